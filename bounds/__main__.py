@@ -1,0 +1,7 @@
+"""``python -m bounds`` is ``servebound``."""
+
+import sys
+
+from bounds.cli import main
+
+sys.exit(main())

@@ -1,0 +1,128 @@
+"""Options and output that sub-commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from sim.errors import InputError
+from sim.instance import DEFAULT_COST_MODEL, Instance, load_instance
+
+
+def number(least: float, *, exclusive: bool = False, what: str = "number") -> Any:
+    """An argparse type: a finite number at least (or above) ``least``."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < least or (exclusive and value == least):
+            raise argparse.ArgumentTypeError(f"{text!r}: must be a {what} {'>' if exclusive else '>='} {least:g}")
+        return value
+
+    return parse
+
+
+def integer(least: int) -> Any:
+    """An argparse type: an integer of at least ``least``."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: must be an integer >= {least}")
+        return value
+
+    return parse
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """--json, --time-limit, --workers, --seed, --quiet."""
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for stdout")
+    parser.add_argument("--time-limit", type=number(0, exclusive=True), metavar="S", help="seconds to spend at most")
+    parser.add_argument("--workers", type=integer(1), default=os.cpu_count() or 1, metavar="K", help="threads")
+    parser.add_argument("--seed", type=integer(0), default=0, metavar="N", help="random seed (default 0)")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """An instance file, a shipped name, or --trace with its options."""
+    parser.add_argument("instance", nargs="?", metavar="INSTANCE", help="instance file (YAML or JSON) or shipped name")
+    group = parser.add_argument_group("workload from a trace")
+    group.add_argument("--trace", metavar="FILE", help="trace file, instead of INSTANCE")
+    group.add_argument("--first", type=integer(1), metavar="N", help="only the first N requests")
+    group.add_argument("--window", metavar="A:B", help="only arrivals from A to B seconds")
+    group.add_argument("--rate-scale", type=number(0, exclusive=True), default=1.0, metavar="X",
+                       help="arrivals X times as fast")  # fmt: skip
+    group.add_argument("--output-scale", type=number(0, exclusive=True), default=1.0, metavar="X",
+                       help="outputs X times as long")  # fmt: skip
+    group.add_argument("--max-tokens", type=integer(2), metavar="T", help="trim prompts so that I + O <= T")
+    group.add_argument("--kv-capacity", type=integer(1), metavar="M", help="KV tokens that fit in memory")
+    group.add_argument("--token-budget", type=integer(1), default=4096, metavar="C", help="tokens per batch (4096)")
+    group.add_argument("--cost-model", default=None, metavar="NAME", help=f"default {DEFAULT_COST_MODEL}")
+    parser.add_argument("--offline", action="store_true", help="all requests arrive at time 0")
+    parser.add_argument("--drop-infeasible", action="store_true", help="leave out requests that can never fit in M")
+
+
+def write_json(data: dict[str, Any], target: str | None) -> None:
+    """Write JSON atomically to a file, or to stdout for "-"; nothing half-written is left behind."""
+    if target is None:
+        return
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    write_text(text, Path(target))
+
+
+def write_text(text: str, path: Path) -> None:
+    """Replace a file in one step."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+
+
+def load_workload(args: argparse.Namespace) -> Instance:
+    """The instance the arguments describe.
+
+    Raises
+    ------
+    InputError
+        If there is none, more than one, or it is broken.
+    """
+    if (args.instance is None) == (args.trace is None):
+        raise InputError("give an INSTANCE (file or shipped name) or --trace FILE, one of the two")
+    if args.trace is None:
+        instance = load_instance(args.instance)
+    else:
+        from sim.traces import instance_from_trace
+
+        instance = instance_from_trace(args)
+    if args.cost_model is not None:
+        instance = instance.replace(cost_model=args.cost_model)
+    if args.offline:
+        from dataclasses import replace
+
+        requests = tuple(replace(r, arrival_ns=0) for r in instance.requests)
+        instance = instance.replace(requests=requests)
+    return instance

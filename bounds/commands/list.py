@@ -1,0 +1,53 @@
+"""List what is there: schedulers, victims, objectives, solvers, bounds, cost-models, instances."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+
+from sim.cost import cost_model_names
+from sim.instance import shipped_instances
+from sim.registry import names
+
+PACKAGES = {
+    "schedulers": "sim.schedulers",
+    "victims": "sim.preemption",
+    "objectives": "csp.objectives",
+    "formulations": "csp.formulations",
+    "solvers": "csp.solvers",
+    "bounds": "bounds.lower",
+}
+OTHERS = {"cost-models": cost_model_names, "instances": shipped_instances}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("what", nargs="?", choices=[*PACKAGES, *OTHERS], help="only this list")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the lists with one line each."""
+    for what in [args.what] if args.what else [*PACKAGES, *OTHERS]:
+        if not args.what:
+            print(f"{what}:")
+        indent = "" if args.what else "  "
+        for name, text in _lines(what):
+            print(f"{indent}{name:<24}{text}".rstrip())
+    return 0
+
+
+def _lines(what: str) -> list[tuple[str, str]]:
+    if what in OTHERS:
+        return [(name, "") for name in OTHERS[what]()]
+    return [(name, _summary(f"{PACKAGES[what]}.{name}")) for name in names(PACKAGES[what])]
+
+
+def _summary(module: str) -> str:
+    """First line of a module's docstring, read without importing it."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    with open(spec.origin, encoding="utf-8") as stream:
+        text = ast.get_docstring(ast.parse(stream.read())) or ""
+    return text.splitlines()[0] if text else ""

@@ -1,0 +1,1 @@
+"""servebound's middle floor: optimal schedules, with proof."""

@@ -1,0 +1,111 @@
+"""The simulator: a scheduler forms batches, the rules module carries them out."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from sim.clock import TICKS_PER_NS
+from sim.cost.model import CostModel, load_cost_model
+from sim.instance import Instance
+from sim.replay import ENGINE_RULES, BatchRecord, Replay, Rules, State, finish
+from sim.schedule import Batch, Schedule
+from sim.schedulers import make_scheduler
+
+
+class Scheduler(Protocol):
+    """What the engine asks of a scheduler. It may read the `State` but never change it."""
+
+    def add(self, i: int, state: State) -> None:
+        """Request i has arrived."""
+
+    def form_batch(self, state: State) -> Batch | None:
+        """The next batch; None when nothing can run now."""
+
+    def update(self, record: BatchRecord, state: State) -> None:
+        """The batch has been carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A scheduler's run on an instance.
+
+    Attributes
+    ----------
+    scheduler
+        Name.
+    replay
+        The schedule it made, checked and timed.
+    infeasible
+        Requests that can never fit in memory; left out.
+    stalled
+        Requests the scheduler never finished (a prompt larger than its token budget blocks it, for example).
+    """
+
+    scheduler: str
+    replay: Replay
+    infeasible: tuple[int, ...]
+    stalled: tuple[int, ...]
+
+
+def simulate(
+    instance: Instance,
+    scheduler: str | Scheduler,
+    *,
+    cost: CostModel | None = None,
+    rules: Rules = ENGINE_RULES,
+) -> Simulation:
+    """Run a scheduler batch by batch until every request is finished or nothing moves any more.
+
+    Parameters
+    ----------
+    scheduler
+        A name (see `sim.schedulers`) or an object.
+    cost
+        Cost model; the instance's by default.
+
+    Raises
+    ------
+    sim.errors.InputError
+        If a name is unknown.
+    sim.replay.RuleError
+        If the scheduler breaks a rule.
+
+    Examples
+    --------
+    >>> from sim.instance import load_instance
+    >>> run = simulate(load_instance("paper-7.2-i0032"), "vllm")
+    >>> round(run.replay.makespan_ms, 3), len(run.replay.schedule)
+    (60.181, 14)
+    """
+    name = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
+    policy = make_scheduler(scheduler, instance) if isinstance(scheduler, str) else scheduler
+    state = State(instance, cost or load_cost_model(instance.cost_model), rules)
+    infeasible = set(instance.infeasible())
+    arrivals = deque(
+        sorted((i for i in range(len(instance.requests)) if i not in infeasible), key=lambda i: state.arrival_ticks[i])
+    )
+    batches: list[Batch] = []
+    records: list[BatchRecord] = []
+    idle_until: int | None = None
+    while state.unfinished > len(infeasible):
+        now = state.now_ticks if idle_until is None else idle_until * TICKS_PER_NS
+        while arrivals and state.arrival_ticks[arrivals[0]] <= now:
+            policy.add(arrivals.popleft(), state)
+        state.release_completed()
+        batch = policy.form_batch(state)
+        if batch is None:
+            if not arrivals:
+                break
+            idle_until = instance.requests[arrivals[0]].arrival_ns
+            continue
+        if idle_until is not None:
+            batch = Batch(batch.process, batch.preempt, idle_until, batch.swap_out, batch.swap_in, batch.abandon)
+            idle_until = None
+        record = state.apply(batch)
+        policy.update(record, state)
+        batches.append(batch)
+        records.append(record)
+    stalled = tuple(i for i, done in enumerate(state.done) if not done and i not in infeasible)
+    return Simulation(name, finish(state, Schedule(tuple(batches)), records), tuple(sorted(infeasible)), stalled)

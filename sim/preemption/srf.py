@@ -1,0 +1,10 @@
+"""SRF, shortest request first: whoever holds the fewest KVs is preempted first (Kim et al., section 7.4)."""
+
+from __future__ import annotations
+
+from sim.replay import State
+
+
+def order(running: list[int], state: State) -> list[int]:
+    """Sort by resident KVs, descending; ties keep their order."""
+    return sorted(running, key=lambda i: -state.kv[i])

@@ -102,7 +102,7 @@ class Result:
             schedule = schedule_to_dict(replay.schedule, replay.instance, replay.times_ns)
         return {
             "schema_version": 1, "status": self.status, "objective": self.objective,
-            "objective_ms": ms(self.objective_ticks), "lower_bound_ms": ms(self.lower_bound_ticks),
+            "objective_ms": _ms(self.objective_ticks), "lower_bound_ms": _ms(self.lower_bound_ticks),
             "lower_bound_source": self.lower_bound_source, "gap": self.gap,
             "bounds": [bound.to_dict() for bound in self.bounds], "solver": self.solver,
             "solver_version": self.solver_version, "formulation": self.formulation, "exact": self.exact,
@@ -110,3 +110,7 @@ class Result:
             "runtime_s": self.runtime_s, "batches": None if replay is None else len(replay.records),
             "schedule": schedule,
         }  # fmt: skip
+
+
+def _ms(ticks: Fraction | int | None) -> float | None:
+    return None if ticks is None else ms_from_ticks(ticks)

@@ -1,7 +1,8 @@
 """Requests and instances: what there is to schedule, and on which machine.
 
-Formats: YAML or JSON with the keys ``kv_capacity_tokens`` (M), ``token_budget`` (C), ``requests`` and the optional ones listed
-in `Instance`. Symbols follow Kim et al., section 7.1: I input tokens, O output tokens, M KV capacity, C token budget.
+Formats: YAML or JSON with the keys ``kv_capacity_tokens`` (M), ``token_budget`` (C), ``requests`` and the optional ones
+listed in `Instance`. Symbols follow Kim et al. (arXiv:2411.07447), section 7.1: I input tokens, O output tokens, M KV
+capacity, C token budget.
 """
 
 from __future__ import annotations
@@ -232,8 +233,7 @@ def instance_from_dict(data: object, source: str | None = None) -> Instance:
     except InputError as error:
         if error.source is not None or source is None:
             raise
-        kwargs: dict[str, Any] = {} if "value" not in vars(error) else {"value": error.value}
-        raise InputError(error.rule, source=source, field=error.field, **kwargs) from None
+        raise InputError(error.rule, source=source, field=error.field, value=error.value) from None
 
 
 def _build(data: object) -> Instance:

@@ -89,7 +89,7 @@ def load_schedule(path: str | Path, instance: Instance) -> tuple[Schedule, list[
         With the file, the field, the value and the rule.
     """
     text = read_text(Path(path))
-    data = parse_text(text, f"{path}" if str(path).endswith(".json") else f"{path}")
+    data = parse_text(text, str(path))
     if isinstance(data, Mapping) and isinstance(data.get("schedule"), Mapping):
         data = data["schedule"]
     return schedule_from_dict(data, instance, str(path))

@@ -1,6 +1,7 @@
 """Victim rules, one file each: whom to preempt when KV memory runs out.
 
-A file defines ``order(running, state) -> list``: the running requests, reordered stably so that the last one is preempted first.
+A file defines ``order(running, state) -> list``: the running requests, reordered stably so that the last one is
+preempted first.
 """
 
 from __future__ import annotations

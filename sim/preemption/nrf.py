@@ -1,4 +1,4 @@
-"""NRF, newest request first: the order is left as it is, so the last admitted is preempted first (vLLM's rule)."""
+"""NRF, newest request first: keeps the order, so the last admitted is preempted first (as vLLM does)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the schedulers of Kim et al.'s simulator share: queues, memory accounting, admission and eviction.
 
-Memory is checked only while a batch is formed, request by request, without look-ahead: a decode needs one free slot, a new request
-its whole prefill at once (chunked or not). Victims go to the front of the waiting queue one by one.
+Memory is checked only while a batch is formed, request by request, without look-ahead: a decode needs one free slot, a
+new request its whole prefill at once (chunked or not). Victims go to the front of the waiting queue one by one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PaperScheduler:
 
     def admit_waiting(self, state: State) -> list[int]:
         """Admit from the head of the queue while memory and budget last; the requests admitted, in order."""
-        admitted = []
+        admitted: list[int] = []
         blocks = self.instance.blocks
         while self.waiting and self._budget > 0 and len(self.running) + len(admitted) < self.max_running:
             i = self.waiting[0]

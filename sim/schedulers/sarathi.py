@@ -1,4 +1,4 @@
-"""Sarathi as in Kim et al.: decode first, then running chunks, then new prefills in chunks, in one batch. C = 512."""
+"""Sarathi as in Kim et al.: decode first, then fills under way, then new ones, in chunks and one batch; C = 512."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vLLM as in Kim et al.: prefill first, and prefills only whenever any prefill fits; decodes otherwise. C = 4096."""
+"""vLLM as in Kim et al.: prefill first, prefills only whenever one fits, decodes otherwise; C = 4096."""
 
 from __future__ import annotations
 

@@ -115,9 +115,15 @@ def load_workload(args: argparse.Namespace) -> Instance:
     if args.trace is None:
         instance = load_instance(args.instance)
     else:
-        from sim.traces import instance_from_trace
+        from sim.workload import TraceOptions, instance_from_trace
 
-        instance = instance_from_trace(args)
+        if args.kv_capacity is None:
+            raise InputError("a trace needs --kv-capacity M, the KV tokens that fit in memory")
+        options = TraceOptions(
+            args.kv_capacity, args.token_budget, args.cost_model or DEFAULT_COST_MODEL, args.first,
+            _window(args.window), args.rate_scale, args.output_scale, args.max_tokens, args.offline,
+        )  # fmt: skip
+        instance = instance_from_trace(args.trace, options)
     if args.cost_model is not None:
         instance = instance.replace(cost_model=args.cost_model)
     if args.offline:
@@ -126,3 +132,15 @@ def load_workload(args: argparse.Namespace) -> Instance:
         requests = tuple(replace(r, arrival_ns=0) for r in instance.requests)
         instance = instance.replace(requests=requests)
     return instance
+
+
+def _window(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        start, end = (float(part) for part in text.split(":"))
+    except ValueError:
+        start, end = 1.0, 0.0
+    if not 0 <= start < end < math.inf:
+        raise InputError("must be A:B in seconds with 0 <= A < B", field="--window", value=text)
+    return start, end

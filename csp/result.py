@@ -95,7 +95,6 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form that interfaces are written against."""
-        ms = lambda ticks: None if ticks is None else ms_from_ticks(ticks)
         replay = self.replay
         schedule = None
         if replay is not None:

@@ -1,6 +1,7 @@
 """The rules of a schedule, in one place: everything called a schedule has been replayed here.
 
-Kim et al. (arXiv:2411.07447), section 7.1, equations 7-10, with these readings. In a batch every unfinished request processes c tokens
+Kim et al. (arXiv:2411.07447), section 7.1, equations 7-10, with these readings. In a batch every unfinished request
+processes c tokens
 (1 <= c <= s - m, generating a token exactly when c = s - m), holds, or is preempted (KVs after: 0). Afterwards the
 tokens are at most C, the KVs at most M, the processed requests at most max_num_seqs. A request is complete after O
 tokens; its KVs are free from the next batch on. Time is exact (`sim.clock`).

@@ -93,7 +93,7 @@ class CostModel:
 
         >>> model = load_cost_model("linear/llama2-7b-a100")
         >>> model.batch_ticks(Features(1, 1, 0, 4, 0, 4, 4, 0, 0))
-        547940938880
+        547957346944
         """
         return sum(
             max(sum(a * x for a, x in zip(piece, features, strict=True)) for piece in group.pieces)

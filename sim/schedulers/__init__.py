@@ -1,7 +1,8 @@
 """Schedulers, one file each, and the names they go by on the command line.
 
 A name is a file's name with optional suffixes: ``vllm``, ``vllm_pf`` (preemption-free: reserves I + O - 1 at
-admission), ``vllm_srf`` (another victim rule). A file defines ``SCHEDULER``, a class that `sim.engine.Scheduler` describes.
+admission), ``vllm_srf`` (another victim rule). A file defines ``SCHEDULER``, a class that `sim.engine.Scheduler`
+describes.
 """
 
 from __future__ import annotations

@@ -21,8 +21,11 @@ def test_infeasible_requests_are_reported_and_the_rest_goes_on(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text("kv_capacity_tokens: 10\ntoken_budget: 8\nrequests:\n"
-                    "- {input_tokens: 20, output_tokens: 1, id: huge}\n- {input_tokens: 2, output_tokens: 3}\n")  # fmt: skip
+    path.write_text(
+        "kv_capacity_tokens: 10\ntoken_budget: 8\nrequests:\n"
+        "- {input_tokens: 20, output_tokens: 1, id: huge}\n"
+        "- {input_tokens: 2, output_tokens: 3}\n"
+    )
     assert main(["simulate", str(path), "--schedulers", "vllm"]) == 0
     assert "1 of 2 requests can never fit in memory: huge" in capsys.readouterr().out
 

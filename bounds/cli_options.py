@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,6 @@ def load_workload(args: argparse.Namespace) -> Instance:
     if args.cost_model is not None:
         instance = instance.replace(cost_model=args.cost_model)
     if args.offline:
-        from dataclasses import replace
-
         requests = tuple(replace(r, arrival_ns=0) for r in instance.requests)
         instance = instance.replace(requests=requests)
     return instance
@@ -144,3 +143,27 @@ def _window(text: str | None) -> tuple[float, float] | None:
     if not 0 <= start < end < math.inf:
         raise InputError("must be A:B in seconds with 0 <= A < B", field="--window", value=text)
     return start, end
+
+
+def require_feasible(instance: Instance, args: argparse.Namespace) -> Instance:
+    """The instance if every request can fit; without those that cannot, said on stderr, if --drop-infeasible is given.
+
+    Raises
+    ------
+    InputError
+        Naming the first request that can never fit, or if none is left.
+    """
+    source = args.instance or args.trace
+    infeasible = set(instance.infeasible())
+    if not infeasible:
+        return instance
+    if not args.drop_infeasible:
+        instance.require_feasible(source)
+    # Ids stay those of the whole workload, so that a schedule of the rest can be read beside it.
+    kept = tuple(replace(r, id=label) for i, (r, label) in enumerate(zip(instance.requests, instance.ids, strict=True))
+                 if i not in infeasible)  # fmt: skip
+    if not kept:
+        raise InputError("no request can ever fit in kv_capacity_tokens", source=source, field="requests")
+    print(f"servebound: {source}: left out {len(infeasible)} of {len(instance.requests)} requests that can never fit",
+          file=sys.stderr)  # fmt: skip
+    return instance.replace(requests=kept)

@@ -5,12 +5,32 @@ from __future__ import annotations
 import csv
 from datetime import datetime
 from decimal import Decimal
+from importlib import resources
 from itertools import islice
 from pathlib import Path
 
 from sim.clock import NS_PER_S
 from sim.errors import InputError
 from sim.instance import MAX_REQUESTS, MAX_TOKENS, Request
+
+
+def shipped_traces() -> list[str]:
+    """Names of the trace excerpts that come with the package.
+
+    >>> shipped_traces()
+    ['azure-conv-200']
+    """
+    folder = resources.files("sim") / "data" / "traces"
+    return sorted(f.name.removesuffix(".csv") for f in folder.iterdir() if f.name.endswith(".csv"))
+
+
+def trace_path(name: str | Path) -> Path:
+    """The file of a trace: the path itself, or the shipped excerpt of that name."""
+    path = Path(name)
+    if not path.exists() and str(name) in shipped_traces():
+        return Path(str(resources.files("sim") / "data" / "traces" / f"{name}.csv"))
+    return path
+
 
 AZURE_2023 = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sim.errors import InputError
 from sim.instance import DEFAULT_COST_MODEL, Instance, Request
-from sim.traces import read_azure_2023
+from sim.traces import read_azure_2023, trace_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def instance_from_trace(path: str | Path, options: TraceOptions) -> Instance:
         If the trace is broken or nothing is left of it.
     """
     limit = options.first if options.window_s is None else None
-    requests = list(read_azure_2023(path, limit))
+    requests = list(read_azure_2023(trace_path(path), limit))
     if options.window_s is not None:
         start, end = (round(t * 1e9) for t in options.window_s)
         requests = [replace(r, arrival_ns=r.arrival_ns - start) for r in requests if start <= r.arrival_ns < end]

@@ -1,0 +1,74 @@
+"""Every scheduler beside the optimum and the lower bounds, on one instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from csp.result import Result
+from sim.engine import Simulation
+from sim.instance import Instance
+from sim.metrics import Summary, summary
+
+DEFAULT_SCHEDULERS = ("vllm", "vllm_pf", "vllm_srf", "sarathi", "sarathi_pf", "sarathi_srf")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One scheduler's line.
+
+    Parameters
+    ----------
+    gap
+        (makespan - best lower bound) / makespan: the most that any better schedule could save.
+    ratio_to_best
+        Makespan over that of the best schedule known.
+    """
+
+    simulation: Simulation
+    summary: Summary
+    gap: float | None
+    ratio_to_best: float | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the scheduler finished every request."""
+        return not self.simulation.stalled and not self.simulation.infeasible
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        s = self.summary
+        data: dict[str, Any] = {"name": self.simulation.scheduler, "makespan_ms": s.makespan_ms, "batches": s.batches,
+                "preemptions": s.preemptions, "refilled_tokens": s.refilled_tokens, "ttft_mean_ms": s.ttft_mean_ms,
+                "tpot_mean_ms": s.tpot_mean_ms, "gap": self.gap, "ratio_to_best": self.ratio_to_best}  # fmt: skip
+        if self.simulation.stalled:
+            data["stalled"] = len(self.simulation.stalled)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Schedulers, the best schedule and the interval the optimum lies in."""
+
+    instance: Instance
+    result: Result
+    rows: tuple[Row, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: the result's fields and the schedulers."""
+        return self.result.to_dict() | {"schedulers": [row.to_dict() for row in self.rows]}
+
+
+def rows(simulations: list[Simulation], result: Result) -> tuple[Row, ...]:
+    """Put each simulation beside the result's interval; stalled schedulers have neither gap nor ratio."""
+    best = result.objective_ticks if result.objective == "makespan" else None
+    lower = result.lower_bound_ticks if result.objective == "makespan" else None
+    lines = []
+    for simulation in simulations:
+        makespan = simulation.replay.makespan_ticks
+        complete = not simulation.stalled and not simulation.infeasible and makespan > 0
+        gap = float(Fraction(makespan - lower) / makespan) if complete and lower is not None else None
+        ratio = float(Fraction(makespan) / best) if complete and best else None
+        lines.append(Row(simulation, summary(simulation), gap, ratio))
+    return tuple(lines)

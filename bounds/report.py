@@ -1,0 +1,98 @@
+"""Tables and sentences for people."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from bounds.breakeven import breakeven
+from bounds.compare import Comparison
+from csp.result import Bound, Result
+from sim.clock import ms_from_ticks
+from sim.cost.model import CostModel
+from sim.instance import Instance
+from sim.metrics import summary
+
+
+def console() -> Console:
+    """A console that never wraps table rows when its output is not a terminal."""
+    plain = Console(highlight=False, soft_wrap=True)
+    return plain if plain.is_terminal else Console(highlight=False, width=200, soft_wrap=True)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number for a table; "-" for unknown."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A fraction as percent for a table; "-" for unknown."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """One row per scheduler, the best schedule's row last."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("scheduler", no_wrap=True)
+    for column in ("makespan ms", "batches", "preempt", "refilled", "TTFT ms", "TPOT ms", "gap", "ratio"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in sorted(comparison.rows, key=lambda row: (not row.finished, row.summary.makespan_ms)):
+        s = row.summary
+        name = row.simulation.scheduler + ("" if row.finished else f" (stalled: {len(row.simulation.stalled)})")
+        table.add_row(name, number(s.makespan_ms), str(s.batches), str(s.preemptions), f"{s.refilled_tokens:,}",
+                      number(s.ttft_mean_ms), number(s.tpot_mean_ms), percent(row.gap),
+                      number(row.ratio_to_best))  # fmt: skip
+    result = comparison.result
+    if result.replay is not None:
+        s = summary(result.replay)
+        word = "optimum" if result.status == "OPTIMAL" else "best found"
+        table.add_section()
+        table.add_row(word, number(s.makespan_ms), str(s.batches), str(s.preemptions), f"{s.refilled_tokens:,}",
+                      number(s.ttft_mean_ms), number(s.tpot_mean_ms), percent(result.gap), "1.000",
+                      style="bold")  # fmt: skip
+    return table
+
+
+def proof_sentence(result: Result) -> str:
+    """What the result proves, by whom, and how long it took."""
+    who = f"{result.solver} {result.solver_version}, {result.formulation}, {result.runtime_s:.1f} s, seed {result.seed}"
+    if result.status == "OPTIMAL" and result.objective_ticks is not None:
+        return f"OPTIMAL: no schedule is faster than {ms_from_ticks(result.objective_ticks):.6f} ms ({who})"
+    if result.status == "INFEASIBLE":
+        return f"INFEASIBLE: no schedule exists ({who})"
+    if result.lower_bound_ticks is None:
+        return f"{result.status}: no lower bound ({who})"
+    lower = f"{ms_from_ticks(result.lower_bound_ticks):.6f} ms ({result.lower_bound_source})"
+    if result.objective_ticks is None:
+        return f"{result.status}: every schedule takes at least {lower}; none found ({who})"
+    best = f"{ms_from_ticks(result.objective_ticks):.6f} ms ({result.found_by or result.solver})"
+    note = "" if result.exact else f"; not exact here: {result.exact_reason}"
+    return f"{result.status}: {lower} <= optimum <= {best}, gap {percent(result.gap)} ({who}{note})"
+
+
+def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
+    """One line per lower bound with the numbers that make it."""
+    width = max((len(bound.name) for bound in bounds), default=0)
+    return [f"  {bound.name:<{width}}  {bound.value_ms:>14,.6f} ms   {_inputs(bound)}".rstrip()
+            for bound in sorted(bounds, key=lambda bound: bound.value_ms, reverse=True)]  # fmt: skip
+
+
+def _inputs(bound: Bound) -> str:
+    plain = {k: v for k, v in bound.inputs.items() if isinstance(v, int | float | str)}
+    return ", ".join(f"{k} = {v:,}" if isinstance(v, int) else f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}"
+                     for k, v in plain.items())  # fmt: skip
+
+
+def heading(instance: Instance) -> str:
+    """The instance in one line."""
+    when = "offline" if instance.offline else "online"
+    extra = "" if instance.max_num_seqs is None else f", max_num_seqs = {instance.max_num_seqs}"
+    extra += "" if instance.block_size == 1 else f", blocks of {instance.block_size}"
+    return (f"{instance.name}: {len(instance.requests):,} requests, {when}, M = {instance.kv_capacity_tokens:,} KV "
+            f"tokens, C = {instance.token_budget:,} tokens{extra}, {instance.cost_model}")  # fmt: skip
+
+
+def breakeven_sentence(instance: Instance, cost: CostModel) -> str:
+    """Whether preempting can pay here, by the break-even of the cost model."""
+    computed = breakeven(cost)
+    return f"does preempting pay here? {computed.verdict(instance).reason} (rule of thumb of section 7.3)"

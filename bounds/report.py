@@ -79,8 +79,7 @@ def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
 
 def _inputs(bound: Bound) -> str:
     plain = {k: v for k, v in bound.inputs.items() if isinstance(v, int | float | str)}
-    return ", ".join(f"{k} = {v:,}" if isinstance(v, int) else f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}"
-                     for k, v in plain.items())  # fmt: skip
+    return ", ".join(f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in plain.items())
 
 
 def heading(instance: Instance) -> str:

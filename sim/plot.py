@@ -67,8 +67,9 @@ def plot_schedule(replay: Replay, *, title: str = "", ax: Axes | None = None) ->
     words = list(CODES)
     edges = np.arange(batches + 1)
     small = grid.size <= _MOST_LABELLED_CELLS
-    ax.pcolormesh(edges, np.arange(n + 1), grid, cmap=ListedColormap([COLOURS[w] for w in words]), vmin=-0.5,
-                  vmax=len(words) - 0.5, edgecolors="white" if small else "none", linewidth=1.0, rasterized=True)  # fmt: skip
+    colours = ListedColormap([COLOURS[w] for w in words])
+    ax.pcolormesh(edges, np.arange(n + 1), grid, cmap=colours, vmin=-0.5, vmax=len(words) - 0.5,
+                  edgecolors="white" if small else "none", linewidth=1.0, rasterized=True)  # fmt: skip
     if small:
         for j, record in enumerate(replay.records):
             for entry in record.entries:

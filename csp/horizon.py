@@ -1,0 +1,94 @@
+"""How many batches a schedule can need, and a first lower bound: what every schedule must pay.
+
+A cost model whose groups have several pieces is at least any choice of one piece per group, so every such choice is an
+additive cost that never overestimates (`additive_floors`); what holds for all of them holds for the true cost.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from csp.result import Bound
+from csp.solvers import Problem
+from sim.cost.model import CostModel, Features
+from sim.errors import InputError
+from sim.instance import Instance
+
+_MOST_CHOICES = 64
+
+
+def additive_floors(cost: CostModel) -> list[Features]:
+    """Coefficients in ticks of additive costs that are at most the true cost of every batch.
+
+    One per choice of a piece in each group (at most 64 choices); for an additive model just its own.
+    """
+    choices = itertools.islice(itertools.product(*(group.pieces for group in cost.groups)), _MOST_CHOICES)
+    return [Features(*(sum(column) for column in zip(*choice, strict=True))) for choice in choices]
+
+
+def entry_ticks(a: Features, input_tokens: int, k: int) -> int:
+    """Least cost of generating token k + 1, flags aside: a whole fill, or (k >= 1) a decode step if that is cheaper.
+
+    A fill in chunks costs at least as much: sum of c^2 + 2 c m over its chunks is the square of its size.
+    """
+    s = input_tokens + k
+    fill = a.n_prefill + a.tokens * s + a.prefill_square * s * s
+    if k == 0:
+        return fill
+    return min(fill, a.n_decode + a.tokens + a.decode_reads * (s - 1))
+
+
+def work_ticks(instance: Instance, a: Features) -> int:
+    """Least cost of all entries of any schedule under an additive cost, flags aside."""
+    kinds = Counter((r.input_tokens, r.output_tokens) for r in instance.requests)
+    return sum(n * sum(entry_ticks(a, i, k) for k in range(o)) for (i, o), n in kinds.items())
+
+
+def flags_ticks(a: Features, batches: int) -> int:
+    """Least cost of the flags of that many batches, one of which prefills."""
+    cheaper = min(a.prefill_batch, a.decode_batch)
+    return batches * (a.batch + cheaper) + (a.prefill_batch - cheaper if batches else 0)
+
+
+def critical_path_batches(instance: Instance) -> int:
+    """A request needs ceil(I / C) batches to its first token and one more for each other: J >= max of the sums."""
+    return max(-(-r.input_tokens // instance.token_budget) + r.output_tokens - 1 for r in instance.requests)
+
+
+def critical_path_bound(instance: Instance, cost: CostModel) -> Bound:
+    """Critical path in batches turned into time: its flags plus the least work."""
+    batches = critical_path_batches(instance)
+    value, work = max((work_ticks(instance, a) + flags_ticks(a, batches), work_ticks(instance, a))
+                      for a in additive_floors(cost))  # fmt: skip
+    return Bound("critical-path", value, inputs={"batches": batches, "work_ticks": work})
+
+
+def most_batches(instance: Instance, cost: CostModel, upper_ticks: int) -> int | None:
+    """Most batches of a schedule whose batches take at most ``upper_ticks`` in all; None if nothing limits them.
+
+    J batches cost at least their flags and the least work, and at least J times the cheapest batch there is.
+    """
+    least = min(
+        cost.batch_ticks(Features(1, 1, 0, 1, 0, 1, 1, 0, 0)),
+        cost.batch_ticks(Features(1, 0, 1, 0, 1, 1, 0, 0, min(r.input_tokens for r in instance.requests))),
+    )
+    limits = [upper_ticks // least] if least else []
+    for a in additive_floors(cost):
+        per_batch = flags_ticks(a, 2) - flags_ticks(a, 1)
+        if per_batch:
+            rest = upper_ticks - work_ticks(instance, a) - (flags_ticks(a, 1) - per_batch)
+            limits.append(max(0, rest // per_batch))
+    return min(limits, default=None)
+
+
+def horizon(problem: Problem) -> int:
+    """J, most batches of a schedule at least as good as the incumbent; see `most_batches`."""
+    instance = problem.instance
+    if problem.incumbent_value is None:
+        raise ValueError("a horizon needs an incumbent")
+    limit = most_batches(instance, problem.cost, int(problem.incumbent_value))
+    if limit is None:
+        raise InputError("some batches cost nothing, so the number of batches has no limit", field="cost_model",
+                         value=problem.cost.name)  # fmt: skip
+    return limit

@@ -1,0 +1,162 @@
+"""The one way in: solve an instance, replay what comes back, and say exactly what has been proven."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+from csp.horizon import critical_path_bound
+from csp.objectives import load_objective
+from csp.result import Bound, Result, Status
+from csp.solvers import Answer, Control, Problem, load_backend
+from csp.warm import best_heuristic
+from sim.cost.model import CostModel, load_cost_model
+from sim.instance import Instance
+from sim.replay import PAPER_RULES, Replay, Rules, replay
+
+Ticks = int | Fraction
+
+
+class SolverMismatch(RuntimeError):
+    """A solver's claim contradicts the replay of its own schedule: a defect, never an answer."""
+
+
+def solve(
+    instance: Instance,
+    *,
+    objective: str = "makespan",
+    formulation: str = "flow",
+    solver: str = "cpsat",
+    time_limit_s: float | None = None,
+    workers: int = 2,
+    seed: int = 0,
+    rules: Rules = PAPER_RULES,
+    cost: CostModel | None = None,
+    warm_start: Replay | None = None,
+    progress: Callable[[Ticks | None, Ticks | None], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Find the best schedule of an instance, with proof.
+
+    Parameters
+    ----------
+    objective, formulation, solver
+        Names of files in `csp.objectives`, `csp.formulations`, `csp.solvers`.
+    time_limit_s
+        Seconds to spend; the best schedule and bound so far are returned then.
+    cost
+        Cost model; the instance's by default.
+    warm_start
+        A known schedule; the best heuristic one is used if that is better.
+    progress
+        Called with (incumbent, lower bound) in ticks whenever one improves.
+    stop
+        Set it from elsewhere to end early as if time had run out.
+
+    Raises
+    ------
+    sim.errors.InputError
+        If a name is unknown or a request can never fit.
+
+    Examples
+    --------
+    >>> from sim.instance import load_instance
+    >>> result = solve(load_instance("paper-7.2-i0032"))
+    >>> result.status, round(result.replay.makespan_ms, 3)
+    ('OPTIMAL', 60.181)
+    """
+    began = time.monotonic()
+    backend, goal = load_backend(solver), load_objective(objective)
+    instance.require_feasible()
+    cost = cost or load_cost_model(instance.cost_model)
+    found_by, incumbent = _warm_start(instance, cost, rules, goal.value, warm_start)
+    bounds = [critical_path_bound(instance, cost)] if objective == "makespan" else []
+    best = max(bounds, key=lambda bound: bound.value_ticks, default=None)
+    problem = Problem(
+        instance, cost, rules, objective, formulation, incumbent,
+        None if incumbent is None else goal.value(incumbent), 0 if best is None else best.value_ticks,
+    )  # fmt: skip
+    control = Control(
+        None if time_limit_s is None else began + time_limit_s, workers, seed, stop or threading.Event(),
+        _monotone(progress, problem, best),
+    )  # fmt: skip
+    answer = backend.run(problem, control)
+    return _conclude(problem, answer, bounds, found_by, solver, workers, seed, began)
+
+
+def _warm_start(
+    instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], Ticks], given: Replay | None
+) -> tuple[str | None, Replay | None]:
+    found = best_heuristic(instance, cost, rules, value)
+    if given is not None:
+        again = replay(instance, given.schedule, rules=rules, cost=cost)
+        if found is None or value(again) <= value(found[1]):
+            return "warm start", again
+    return found or (None, None)
+
+
+def _monotone(
+    progress: Callable[[Ticks | None, Ticks | None], None] | None, problem: Problem, bound: Bound | None
+) -> Callable[[Ticks | None, Ticks | None], None]:
+    """Pass on improvements only, starting from what is known before the solver runs."""
+    best: list[Ticks | None] = [problem.incumbent_value, None if bound is None else bound.value_ticks]
+    lock = threading.Lock()
+    if progress is None:
+        return lambda incumbent, lower: None
+    progress(*best)
+
+    def report(incumbent: Ticks | None, lower: Ticks | None) -> None:
+        with lock:
+            news = False
+            if incumbent is not None and (best[0] is None or incumbent < best[0]):
+                best[0], news = incumbent, True
+            if lower is not None and (best[1] is None or lower > best[1]):
+                best[1], news = lower, True
+            if news:
+                progress(*best)
+
+    return report
+
+
+def _conclude(
+    problem: Problem, answer: Answer, bounds: list[Bound], found_by: str | None, solver: str, workers: int, seed: int,
+    began: float,
+) -> Result:  # fmt: skip
+    """Replay the answer, take the better schedule and the best valid bound, and word the status."""
+    goal = load_objective(problem.objective)
+    best, value = problem.incumbent, problem.incumbent_value
+    if answer.schedule is not None:
+        found = replay(problem.instance, answer.schedule, rules=problem.rules, cost=problem.cost)
+        found_value = goal.value(found)
+        _check_claim(answer, found_value)
+        if value is None or found_value < value:
+            best, value, found_by = found, found_value, solver
+    source: str | None = None
+    lower: Ticks | None = None
+    for bound in bounds:
+        if lower is None or bound.value_ticks > lower:
+            lower, source = bound.value_ticks, bound.name
+    if answer.exact and answer.lower_bound is not None and (lower is None or answer.lower_bound > lower):
+        lower, source = answer.lower_bound, solver
+    if value is not None and lower is not None and lower > value:
+        raise SolverMismatch(f"lower bound {lower} by {source} exceeds the replayed objective {value}")
+    status: Status = "UNKNOWN" if value is None else "FEASIBLE"
+    if value is not None and lower == value:
+        status = "OPTIMAL"
+    if value is None and answer.status == "INFEASIBLE" and answer.exact:
+        status = "INFEASIBLE"
+    return Result(
+        status, problem.objective, value, lower, source, best, solver, answer.solver_version, problem.formulation,
+        answer.exact, answer.exact_reason, workers, seed, time.monotonic() - began, tuple(bounds), found_by,
+    )  # fmt: skip
+
+
+def _check_claim(answer: Answer, replayed: Ticks) -> None:
+    """The replay may not exceed the claim; a proven optimum must equal it."""
+    claim = answer.value
+    if claim is None:
+        return
+    if replayed > claim or (answer.status == "OPTIMAL" and replayed != claim):
+        raise SolverMismatch(f"{answer.solver_version} claims {claim}, its schedule replays to {replayed}")

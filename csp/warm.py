@@ -1,0 +1,53 @@
+"""First schedules: the best a heuristic scheduler makes, or one request after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from sim.cost.model import CostModel
+from sim.engine import simulate
+from sim.instance import Instance
+from sim.registry import names
+from sim.replay import Replay, RuleError, Rules, replay
+from sim.schedule import Batch, Schedule
+
+
+def heuristic_names() -> list[str]:
+    """Every scheduler, preemption-free and with every victim rule."""
+    return [f"{base}_{suffix}" for base in names("sim.schedulers") for suffix in ("pf", *names("sim.preemption"))]
+
+
+def heuristic_schedules(instance: Instance, cost: CostModel, rules: Rules) -> Iterator[tuple[str, Replay]]:
+    """(name, replay) of every heuristic schedule that keeps the rules, the serial one last."""
+    for name in heuristic_names():
+        try:
+            run = simulate(instance, name, cost=cost)
+            if not run.stalled and not run.infeasible:
+                yield name, replay(instance, run.replay.schedule, rules=rules, cost=cost)
+        except RuleError:
+            continue
+    serial = serial_schedule(instance, rules)
+    if serial is not None:
+        yield "serial", replay(instance, serial, rules=rules, cost=cost)
+
+
+def best_heuristic(
+    instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], int | Fraction]
+) -> tuple[str, Replay] | None:
+    """The heuristic schedule of least value that keeps the rules; None where there is none."""
+    return min(heuristic_schedules(instance, cost, rules), key=lambda pair: value(pair[1]), default=None)
+
+
+def serial_schedule(instance: Instance, rules: Rules) -> Schedule | None:
+    """One request after the other, in order of arrival; None where a prompt cannot be filled in one batch but must."""
+    batches: list[Batch] = []
+    for i, request in sorted(enumerate(instance.requests), key=lambda pair: pair[1].arrival_ns):
+        left = request.input_tokens
+        if left > instance.token_budget and not rules.chunking:
+            return None
+        while left:
+            batches.append(Batch(((i, min(left, instance.token_budget)),)))
+            left -= min(left, instance.token_budget)
+        batches += [Batch(((i, 1),))] * (request.output_tokens - 1)
+    return Schedule(tuple(batches))

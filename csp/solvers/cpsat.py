@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.metadata import version
 from typing import Any
 
 from csp.formulations import Formulated
@@ -16,7 +17,6 @@ _INT64_ROOM = 2**62
 
 def run(problem: Problem, control: Control) -> Answer:
     """Solve a problem's integer program with CP-SAT."""
-    from ortools import __version__
     from ortools.sat.python import cp_model
 
     formulated = problem.build()
@@ -33,17 +33,19 @@ def run(problem: Problem, control: Control) -> Answer:
     if control.remaining_s is not None:
         parameters.max_time_in_seconds = max(0.01, control.remaining_s)
 
-    class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+    class Watch(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
             control.report(round(self.objective_value) * scale, None)
 
     solver.best_bound_callback = lambda bound: control.report(None, safe_bound(bound) * scale)
     code = run_watched(lambda: solver.solve(model, Watch()), solver.stop_search, control)
     status = {cp_model.OPTIMAL: "OPTIMAL", cp_model.FEASIBLE: "FEASIBLE", cp_model.INFEASIBLE: "INFEASIBLE"}
-    return _answer(formulated, solver, status.get(code, "UNKNOWN"), scale, variables, f"cp-sat {__version__}")
+    return _answer(formulated, solver, status.get(code, "UNKNOWN"), scale, variables, f"cp-sat {version('ortools')}")
 
 
-def _answer(formulated: Formulated, solver: Any, word: str, scale: int, variables: list[Any], version: str) -> Answer:
+def _answer(
+    formulated: Formulated, solver: Any, word: str, scale: int, variables: list[Any], solver_version: str
+) -> Answer:
     program = formulated.program
     schedule, value, bound = None, None, None
     status: Status = word  # type: ignore[assignment]
@@ -56,7 +58,7 @@ def _answer(formulated: Formulated, solver: Any, word: str, scale: int, variable
     elif word != "INFEASIBLE" and math.isfinite(solver.best_objective_bound):
         bound = safe_bound(solver.best_objective_bound) * scale
         status = "FEASIBLE" if word == "OPTIMAL" else status
-    return Answer(status, schedule, value, bound, formulated.exact, formulated.exact_reason, version)
+    return Answer(status, schedule, value, bound, formulated.exact, formulated.exact_reason, solver_version)
 
 
 def safe_bound(bound: float) -> int:

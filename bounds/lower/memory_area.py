@@ -1,9 +1,9 @@
 """Memory area: J >= ceil(sum over requests and k of (I + k - 1) / M), with preemption or without.
 
-Proof. In the batch in which a request generates its k-th token it ends a fill of, or decodes at, s = I + k - 1 tokens,
-and holds exactly s KVs (ceil(s / b) blocks) after it. These O batches are different, and a batch's KVs sum to at most M.
-A prompt longer than C also has ceil(I / C) - 1 earlier chunks; j chunks before the last it holds at least I - jC KVs.
-Into time: `csp.relaxations.aggregate`.
+Proof. In the batch in which a request generates its k-th token it ends a fill of, or decodes at, s = I + k - 1
+tokens, and holds exactly s KVs (ceil(s / b) blocks) after it. These O batches are different, and a batch's KVs sum to
+at most M. A prompt longer than C also has ceil(I / C) - 1 earlier chunks; j chunks before the last it holds at least
+I - jC KVs. Into time: `csp.relaxations.aggregate`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from csp.relaxations.load import Load, load_of
 from csp.relaxations.packing import least_bins
@@ -115,7 +116,7 @@ def _item_counts(load: Load) -> dict[int, int]:
         steps[first + 1] += n * b
         steps[last] -= n * b
     running = 0
-    for start, stop in zip(ordered := sorted(steps), [*ordered[1:], 0], strict=True):
+    for start, stop in pairwise(sorted(steps)):
         running += steps[start]
         if running:
             for size in range(max(start, floor), stop):

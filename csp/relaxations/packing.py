@@ -1,9 +1,9 @@
 """How many bins a multiset of sizes needs at least: dual feasible functions, exact in integers.
 
-A function f on [0, 1] is dual feasible if numbers x with sum <= 1 always have sum f(x) <= 1. Then each bin takes items
-of total f at most 1, so the sum of f over all items bounds the number of bins (Fekete and Schepers, 2001). Two families:
-Martello and Toth's thresholds (with alpha <= 1/2: x > 1 - alpha counts 1, x < alpha counts 0, the rest counts x) and
-rounding u_k (x if (k + 1) x is whole, else floor((k + 1) x) / k).
+A function f on [0, 1] is dual feasible if numbers x with sum <= 1 always have sum f(x) <= 1. Then each bin takes
+items of total f at most 1, so the sum of f over all items bounds the number of bins (Fekete and Schepers, 2001). Two
+families: Martello and Toth's thresholds (with alpha <= 1/2: x > 1 - alpha counts 1, x < alpha counts 0, the rest
+counts x) and rounding u_k (x if (k + 1) x is whole, else floor((k + 1) x) / k).
 """
 
 from __future__ import annotations

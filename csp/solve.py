@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -138,8 +139,9 @@ def _conclude(
     for bound in bounds:
         if lower is None or bound.value_ticks > lower:
             lower, source = bound.value_ticks, bound.name
-    if answer.exact and answer.lower_bound is not None and (lower is None or answer.lower_bound > lower):
-        lower, source = answer.lower_bound, solver
+    proven = _proven_bound(answer, value) if answer.exact else None
+    if proven is not None and (lower is None or proven > lower):
+        lower, source = proven, solver
     if value is not None and lower is not None and lower > value:
         raise SolverMismatch(f"lower bound {lower} by {source} exceeds the replayed objective {value}")
     status: Status = "UNKNOWN" if value is None else "FEASIBLE"
@@ -153,10 +155,30 @@ def _conclude(
     )  # fmt: skip
 
 
+def _proven_bound(answer: Answer, value: Ticks | None) -> Ticks | None:
+    """The solver's bound, lowered by its tolerance unless it finished within it of the replayed objective.
+
+    INFEASIBLE beside an incumbent means that nothing better exists.
+    """
+    if answer.status == "INFEASIBLE":
+        return value
+    if answer.lower_bound is None:
+        return None
+    slack = _slack(answer, answer.lower_bound)
+    if answer.status == "OPTIMAL" and value is not None and -slack <= value - answer.lower_bound <= slack:
+        return value
+    return answer.lower_bound - slack
+
+
 def _check_claim(answer: Answer, replayed: Ticks) -> None:
-    """The replay may not exceed the claim; a proven optimum must equal it."""
+    """The replay may not exceed the claim; a proven optimum must equal it (both up to the solver's tolerance)."""
     claim = answer.value
     if claim is None:
         return
-    if replayed > claim or (answer.status == "OPTIMAL" and replayed != claim):
+    slack = _slack(answer, claim)
+    if replayed > claim + slack or (answer.status == "OPTIMAL" and replayed < claim - slack):
         raise SolverMismatch(f"{answer.solver_version} claims {claim}, its schedule replays to {replayed}")
+
+
+def _slack(answer: Answer, value: Ticks) -> int:
+    return math.ceil(answer.tolerance * float(max(value, -value)))

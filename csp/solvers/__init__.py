@@ -119,6 +119,8 @@ class Answer:
         Why, or why not, in one sentence.
     solver_version
         "cp-sat 9.15", for the result.
+    tolerance
+        Relative error of value, bound and proof: 0 for solvers that compute in integers.
     """
 
     status: Status
@@ -128,6 +130,7 @@ class Answer:
     exact: bool
     exact_reason: str
     solver_version: str
+    tolerance: float = 0.0
 
 
 class Backend(Protocol):

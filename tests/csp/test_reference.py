@@ -19,7 +19,7 @@ OPTIMA = {
 MORE = {3: 49.434, 40: 63.155, 41: 63.528, 43: 64.272, 44: 64.598, 48: 65.596}
 
 
-@pytest.mark.parametrize("solver", ["cpsat"])
+@pytest.mark.parametrize("solver", ["cpsat", "highs", "cbc"])
 @pytest.mark.parametrize("tokens", OPTIMA)
 def test_both_optima_are_proven(tokens: int, solver: str) -> None:
     instance = load_instance(f"paper-7.2-i{tokens:04d}")

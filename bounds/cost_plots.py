@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bounds.breakeven import Breakeven, sides_ms
+from sim.cost.roofline import OperatorCost
+from sim.cost.setups import Setup
 from sim.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,4 +66,29 @@ def plot_breakeven(found: Breakeven, *, ax: Axes | None = None, kv_tokens: Seque
     ax.set_ylabel("time per layer (ms)")
     ax.set_title(f"Break-even of preempting, {found.cost.name}")
     ax.legend(loc="best", fontsize=8)
+    return ax
+
+
+def plot_roofline(setup: Setup, costs: dict[str, list[OperatorCost]], *, ax: Axes | None = None) -> Axes:
+    """The roofline of a GPU with the least time of every operator of some batches on it (paper, figure 7).
+
+    Points lie on the roof by construction; their height is the FLOPS that the data sheet allows at that intensity.
+    """
+    ax = new_axes(ax)
+    peak, bandwidth = setup.gpu.flops / 1e12, setup.gpu.bandwidth / 1e12
+    left, right = 0.5, 5e3
+    ax.plot([left, peak / bandwidth, right], [left * bandwidth, peak, peak], color="#666666", label="data sheet")
+    names = [name for name in ("QKV_proj", "O_proj", "UG_proj", "D_proj", "prefill attention", "decode attention")
+             if any(cost.name == name for found in costs.values() for cost in found)]  # fmt: skip
+    for name, colour, marker in zip(names, OKABE_ITO, "osD^vP", strict=False):
+        points = [cost for found in costs.values() for cost in found if cost.name == name]
+        ax.scatter([p.intensity for p in points], [p.flops / p.time_ms / 1e9 for p in points], s=36, color=colour,
+                   marker=marker, label=name, zorder=3)  # fmt: skip
+    ax.axvline(peak / bandwidth, color="#666666", linewidth=0.8, linestyle=":")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("intensity (FLOPs per byte)")
+    ax.set_ylabel("attainable rate (TFLOPS)")
+    ax.set_title(f"Roofline, {setup.name}: left of the dotted line memory binds")
+    ax.legend(loc="lower right", fontsize=8)
     return ax

@@ -199,7 +199,7 @@ def _ticks(value: object, layers: int, source: str, field: str) -> int:
 
 @lru_cache(maxsize=64)
 def load_cost_model(name: str) -> CostModel:
-    """A cost model by shipped name ("linear/llama2-7b-a100") or from a JSON file.
+    """A cost model by shipped name ("linear/llama2-7b-a100"), from a JSON file, or "roofline/llm-gpu" from data sheets.
 
     Raises
     ------
@@ -211,6 +211,11 @@ def load_cost_model(name: str) -> CostModel:
         text, source = shipped.read_text("utf-8"), name
     elif Path(name).is_file():
         text, source = read_text(Path(name)), name
+    elif name.startswith("roofline/"):
+        from sim.cost.roofline import roofline_cost_model
+        from sim.cost.setups import find_setup
+
+        return roofline_cost_model(find_setup(name.removeprefix("roofline/")))
     else:
         raise InputError("no such file; " + unknown(name, cost_model_names()), field="cost_model")
     try:
@@ -226,5 +231,8 @@ def cost_model_names() -> list[str]:
     >>> "linear/llama2-7b-a100" in cost_model_names()
     True
     """
+    from sim.cost.setups import all_setups
+
     folder = resources.files("sim.cost") / "data"
-    return sorted(f.name.removesuffix(".json").replace("--", "/") for f in folder.iterdir() if f.name.endswith(".json"))
+    shipped = [f.name.removesuffix(".json").replace("--", "/") for f in folder.iterdir() if f.name.endswith(".json")]
+    return sorted(shipped) + sorted(f"roofline/{setup.name}" for setup in all_setups())

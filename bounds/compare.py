@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from csp.result import Result
+from csp.result import Bound, Result
 from sim.engine import Simulation
 from sim.instance import Instance
 from sim.metrics import Summary, summary
@@ -58,6 +59,24 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: the result's fields and the schedulers."""
         return self.result.to_dict() | {"schedulers": [row.to_dict() for row in self.rows]}
+
+
+def with_bounds(result: Result, bounds: Sequence[Bound]) -> Result:
+    """The result with these bounds reported, and its lower bound raised where one of them is better.
+
+    Raises
+    ------
+    AssertionError
+        If a bound exceeds the replayed objective: a defect, never an answer.
+    """
+    best = max(bounds, key=lambda bound: bound.value_ticks, default=None)
+    result = replace(result, bounds=tuple(bounds))
+    if best is None or (result.lower_bound_ticks is not None and best.value_ticks <= result.lower_bound_ticks):
+        return result
+    if result.objective_ticks is not None and best.value_ticks > result.objective_ticks:
+        raise AssertionError(f"bound {best.name} = {best.value_ticks} exceeds a replayed schedule")
+    status = "OPTIMAL" if best.value_ticks == result.objective_ticks else result.status
+    return replace(result, lower_bound_ticks=best.value_ticks, lower_bound_source=best.name, status=status)
 
 
 def rows(simulations: list[Simulation], result: Result) -> tuple[Row, ...]:

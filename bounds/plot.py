@@ -54,6 +54,15 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def comparison_figure(comparison: Comparison) -> Figure:
+    """A figure of its own for `plot_comparison`."""
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(8.5, 1.6 + 0.36 * len(comparison.rows)), layout="constrained")
+    plot_comparison(comparison, ax=ax)
+    return figure
+
+
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
     """Write a PNG in one step and close the figure; the path written."""
     import matplotlib.pyplot as plt

@@ -71,15 +71,25 @@ def proof_sentence(result: Result) -> str:
 
 
 def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
-    """One line per lower bound with the numbers that make it."""
+    """One line per lower bound with the numbers that make it; numbers that all share stand in a last line."""
     width = max((len(bound.name) for bound in bounds), default=0)
-    return [f"  {bound.name:<{width}}  {bound.value_ms:>14,.6f} ms   {_inputs(bound)}".rstrip()
-            for bound in sorted(bounds, key=lambda bound: bound.value_ms, reverse=True)]  # fmt: skip
+    inputs = [_plain(bound) for bound in bounds]
+    shared = {k: v for k, v in inputs[0].items() if all(other.get(k) == v for other in inputs)} if inputs else {}
+    lines = []
+    for bound, numbers in sorted(zip(bounds, inputs, strict=True), key=lambda pair: -pair[0].value_ms):
+        own = _words({k: v for k, v in numbers.items() if k not in shared})
+        lines.append(f"  {bound.name:<{width}}  {bound.value_ms:>14,.6f} ms   {own}".rstrip())
+    if shared:
+        lines.append(f"  {'from':<{width}}  {_words(shared)}")
+    return lines
 
 
-def _inputs(bound: Bound) -> str:
-    plain = {k: v for k, v in bound.inputs.items() if isinstance(v, int | float | str)}
-    return ", ".join(f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in plain.items())
+def _plain(bound: Bound) -> dict[str, int | float | str]:
+    return {k: v for k, v in bound.inputs.items() if isinstance(v, int | float | str)}
+
+
+def _words(numbers: dict[str, int | float | str]) -> str:
+    return ", ".join(f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in numbers.items())
 
 
 def heading(instance: Instance) -> str:

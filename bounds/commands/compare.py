@@ -1,0 +1,85 @@
+"""Schedulers, the optimal schedule with its proof, and lower bounds, side by side.
+
+Prints a table with one row per scheduler and the optimum's row, what is proven and by whom, the lower bounds with the
+numbers that make them, and whether preemption breaks even here. --plots draws one figure per schedule and a comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from bounds.cli_options import add_common, add_workload, load_workload, require_feasible, write_json
+from bounds.compare import DEFAULT_SCHEDULERS, Comparison
+from bounds.solving import add_solver, exit_code, solve_with_progress
+from sim.errors import InputError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_workload(parser)
+    parser.add_argument("--schedulers", metavar="A,B", default=",".join(DEFAULT_SCHEDULERS),
+                        help="schedulers to run (default %(default)s)")  # fmt: skip
+    parser.add_argument("--plots", metavar="DIR", help="write figures into this folder")
+    add_solver(parser)
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate, solve, bound; print and write."""
+    from bounds import report
+    from bounds.compare import rows, with_bounds
+    from bounds.lower import all_bounds
+    from sim.cost import load_cost_model
+    from sim.engine import simulate
+
+    instance = require_feasible(load_workload(args), args)
+    names = [name for name in args.schedulers.split(",") if name]
+    if not names:
+        raise InputError("name at least one scheduler", field="--schedulers", value=args.schedulers)
+    cost = load_cost_model(instance.cost_model)
+    simulations = [simulate(instance, name) for name in names]
+    bounds = tuple(all_bounds(instance, cost))
+    finished = [s.replay for s in simulations if not s.stalled]
+    warm_start = min(finished, key=lambda r: r.makespan_ticks, default=None)
+    result, interrupted = solve_with_progress(instance, args, warm_start=warm_start, cost=cost)
+    result = with_bounds(result, bounds)
+    comparison = Comparison(instance, result, rows(simulations, result))
+
+    if args.json != "-":
+        out = report.console()
+        out.print(report.heading(instance), style="bold", soft_wrap=True)
+        out.print(report.comparison_table(comparison))
+        out.print(report.proof_sentence(result), soft_wrap=True)
+        out.print("lower bounds, for every schedule:")
+        for line in report.bound_lines(bounds):
+            out.print(line, soft_wrap=True)
+        out.print(report.breakeven_sentence(instance, cost), soft_wrap=True)
+    if args.plots:
+        paths = _draw(comparison, Path(args.plots))
+        if args.json != "-":
+            print(f"figures: {len(paths)} in {args.plots}: " + ", ".join(path.name for path in paths))
+    write_json(comparison.to_dict(), args.json)
+    return exit_code(result, args, interrupted=interrupted)
+
+
+def _draw(comparison: Comparison, folder: Path) -> list[Path]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from bounds.plot import comparison_figure, save_figure
+    from sim.plot import schedule_figure
+
+    name = comparison.instance.name
+    figures = [(f"{name}-comparison", comparison_figure(comparison))]
+    best = comparison.result.replay
+    if best is not None:
+        word = "optimum" if comparison.result.status == "OPTIMAL" else "best schedule found"
+        title = f"{name} · {word} · makespan {best.makespan_ms:.3f} ms"
+        figures.append((f"{name}-best", schedule_figure(best, title)))
+    for row in comparison.rows:
+        scheduler, replayed = row.simulation.scheduler, row.simulation.replay
+        if replayed.records:
+            title = f"{name} · {scheduler} · makespan {replayed.makespan_ms:.3f} ms"
+            figures.append((f"{name}-{scheduler}", schedule_figure(replayed, title)))
+    return [save_figure(figure, folder, label) for label, figure in figures]

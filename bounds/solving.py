@@ -1,0 +1,168 @@
+"""What ``solve`` and ``compare`` share: solver options, progress, Ctrl-C, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from types import FrameType
+from typing import Any
+
+from bounds.cli import EXIT_DONE, EXIT_INTERRUPTED, EXIT_NOT_REACHED
+from bounds.cli_options import number
+from csp.result import Result
+from sim.clock import ms_from_ticks
+from sim.errors import InputError
+from sim.instance import Instance
+from sim.registry import names, unknown
+from sim.replay import Replay
+
+Ticks = int | Fraction
+_PLAIN_LINE_EVERY_S = 5.0
+
+
+def add_solver(parser: argparse.ArgumentParser) -> None:
+    """--solver, --formulation, --require-optimal, --until-gap."""
+    parser.add_argument("--solver", default="cpsat", metavar="NAME", help="cpsat (default), highs or cbc")
+    parser.add_argument("--formulation", default="flow", metavar="NAME", help="flow (default) or bigm")
+    parser.add_argument("--require-optimal", action="store_true", help="exit 1 unless the optimum is proven")
+    parser.add_argument("--until-gap", type=gap, metavar="G", help='exit 1 unless the gap is at most G, "3%%" or 0.03')
+
+
+def gap(text: str) -> float:
+    """A fraction from "3%" or "0.03"."""
+    value = number(0)(text.removesuffix("%"))
+    return float(value / 100 if text.endswith("%") else value)
+
+
+def check_names(args: argparse.Namespace) -> None:
+    """Refuse unknown solvers and formulations before any work is done."""
+    for package, name in (("csp.solvers", args.solver), ("csp.formulations", args.formulation)):
+        if name.replace("-", "_") not in names(package):
+            raise InputError(unknown(name, names(package)), field=f"--{package.split('.')[1].removesuffix('s')}")
+
+
+def exit_code(result: Result, args: argparse.Namespace, *, interrupted: bool = False) -> int:
+    """0 unless what was asked for was not reached (1) or the user interrupted (130)."""
+    if interrupted:
+        return EXIT_INTERRUPTED
+    if args.require_optimal and result.status != "OPTIMAL":
+        print(f"servebound: not proven optimal (status {result.status})", file=sys.stderr)
+        return EXIT_NOT_REACHED
+    if args.until_gap is not None and (result.gap is None or result.gap > args.until_gap):
+        print(f"servebound: gap {result.gap} is above {args.until_gap}", file=sys.stderr)
+        return EXIT_NOT_REACHED
+    return EXIT_DONE
+
+
+def solve_with_progress(
+    instance: Instance, args: argparse.Namespace, *, warm_start: Replay | None = None, **options: Any
+) -> tuple[Result, bool]:
+    """Solve with a live line of incumbent, bound and gap; Ctrl-C ends early with the best so far.
+
+    Returns
+    -------
+    The result and whether the user interrupted.
+    """
+    from csp.solve import solve
+
+    check_names(args)
+    with progress_line(quiet=args.quiet) as report, stop_on_interrupt() as stop:
+        result = solve(
+            instance, formulation=args.formulation, solver=args.solver, time_limit_s=args.time_limit,
+            workers=args.workers, seed=args.seed, warm_start=warm_start, progress=report, stop=stop, **options,
+        )  # fmt: skip
+    return result, stop.is_set()
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into a set event; a second one interrupts as usual."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        print("\nservebound: stopping; the best answer so far follows", file=sys.stderr)
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextlib.contextmanager
+def progress_line(*, quiet: bool) -> Iterator[Callable[[Ticks | None, Ticks | None], None]]:
+    """Show incumbent, lower bound, gap and time: a live line on a terminal, plain lines otherwise."""
+    if quiet:
+        yield lambda incumbent, lower: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as live:
+            task = live.add_task("solving")
+            yield lambda incumbent, lower: live.update(task, description=progress_text(incumbent, lower))
+    else:
+        lines = _PlainLines()
+        try:
+            yield lines.note
+        finally:
+            lines.close()
+
+
+class _PlainLines:
+    """The first news at once, then a line every few seconds, for logs."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.known: tuple[Ticks | None, Ticks | None] | None = None
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._tick, daemon=True)
+        self.thread.start()
+
+    def note(self, incumbent: Ticks | None, lower: Ticks | None) -> None:
+        first = self.known is None
+        self.known = incumbent, lower
+        if first:
+            self._print()
+
+    def _tick(self) -> None:
+        while not self.done.wait(_PLAIN_LINE_EVERY_S):
+            self._print()
+
+    def _print(self) -> None:
+        if self.known is not None:
+            elapsed = time.monotonic() - self.began
+            print(f"{elapsed:6.1f} s  {progress_text(*self.known)}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self.done.set()
+        self.thread.join()
+
+
+def progress_text(incumbent: Ticks | None, lower: Ticks | None) -> str:
+    """One line of progress.
+
+    >>> progress_text(6_018_119_614_656, 5_416_307_653_190)
+    'incumbent 60.181 ms, bound 54.163 ms, gap 10.0%'
+    """
+    parts = [f"incumbent {_ms(incumbent)}", f"bound {_ms(lower)}"]
+    if incumbent and lower is not None:
+        parts.append(f"gap {float(Fraction(incumbent - lower) / incumbent):.1%}")
+    return ", ".join(parts)
+
+
+def _ms(ticks: Ticks | None) -> str:
+    return "-" if ticks is None else f"{ms_from_ticks(ticks):,.3f} ms"

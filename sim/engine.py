@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, load_cost_model
+from sim.errors import InputError
 from sim.instance import Instance
-from sim.replay import ENGINE_RULES, BatchRecord, Replay, Rules, State, finish
+from sim.replay import ENGINE_RULES, BatchRecord, Replay, Rules, State, finish, replay
+from sim.runs import RunBatches
 from sim.schedule import Batch, Schedule
 from sim.schedulers import make_scheduler
+
+Engine = Literal["auto", "event", "step"]
 
 
 class Scheduler(Protocol):
@@ -55,20 +59,24 @@ def simulate(
     *,
     cost: CostModel | None = None,
     rules: Rules = ENGINE_RULES,
+    engine: Engine = "auto",
 ) -> Simulation:
-    """Run a scheduler batch by batch until every request is finished or nothing moves any more.
+    """Run a scheduler until every request is finished or nothing moves any more.
 
     Parameters
     ----------
     scheduler
-        A name (see `sim.schedulers`) or an object.
+        A name (see `sim.schedulers`) or a fresh object.
     cost
         Cost model; the instance's by default.
+    engine
+        "step" forms every batch; "event" goes from change to change (`sim.events`), for schedulers it knows, with the
+        same result; "auto" takes "event" where it can.
 
     Raises
     ------
     sim.errors.InputError
-        If a name is unknown.
+        If a name is unknown, or "event" is asked for and the scheduler is not known there.
     sim.replay.RuleError
         If the scheduler breaks a rule.
 
@@ -81,7 +89,27 @@ def simulate(
     """
     name = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
     policy = make_scheduler(scheduler, instance) if isinstance(scheduler, str) else scheduler
-    state = State(instance, cost or load_cost_model(instance.cost_model), rules)
+    cost = cost or load_cost_model(instance.cost_model)
+    if engine != "step":
+        from sim.events import compact_runs
+
+        runs = compact_runs(policy, instance, cost)
+        if runs is not None:
+            result = replay(instance, Schedule(RunBatches(runs)), rules=rules, cost=cost, complete=False)
+            left_out = set(instance.infeasible())
+            stalled = tuple(i for i, t in enumerate(result.completed_ticks) if t is None and i not in left_out)
+            return Simulation(name, result, instance.infeasible(), stalled)
+        if engine == "event":
+            raise InputError("the event engine does not know this scheduler", field="scheduler", value=name)
+    result, stalled = _step_by_step(instance, policy, cost, rules)
+    return Simulation(name, result, instance.infeasible(), stalled)
+
+
+def _step_by_step(
+    instance: Instance, policy: Scheduler, cost: CostModel, rules: Rules
+) -> tuple[Replay, tuple[int, ...]]:
+    """The reference: the scheduler forms every batch, the rules module carries it out. Also who was never finished."""
+    state = State(instance, cost, rules)
     infeasible = set(instance.infeasible())
     arrivals = deque(
         sorted((i for i in range(len(instance.requests)) if i not in infeasible), key=lambda i: state.arrival_ticks[i])
@@ -108,4 +136,4 @@ def simulate(
         batches.append(batch)
         records.append(record)
     stalled = tuple(i for i, done in enumerate(state.done) if not done and i not in infeasible)
-    return Simulation(name, finish(state, Schedule(tuple(batches)), records), tuple(sorted(infeasible)), stalled)
+    return finish(state, Schedule(tuple(batches)), records), stalled

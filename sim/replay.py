@@ -12,11 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from sim.clock import TICKS_PER_NS, ms_from_ticks, ns_from_ticks
 from sim.cost.model import CostModel, Features, load_cost_model
 from sim.instance import Instance
 from sim.schedule import Batch, Schedule
+
+if TYPE_CHECKING:
+    from sim.replay_runs import RunLog
 
 
 class RuleError(ValueError):
@@ -344,12 +348,14 @@ class Replay:
 
     instance: Instance
     schedule: Schedule
-    records: tuple[BatchRecord, ...] = field(repr=False)
+    records: Sequence[BatchRecord] = field(repr=False)
     makespan_ticks: int
     first_token_ticks: tuple[int | None, ...] = field(repr=False)
     completed_ticks: tuple[int | None, ...] = field(repr=False)
     preemptions: tuple[int, ...] = field(repr=False)
     refilled_tokens: tuple[int, ...] = field(repr=False)
+    log: RunLog | None = field(default=None, repr=False, compare=False)
+    """Records by run, where the schedule is compact."""
 
     @property
     def makespan_ms(self) -> float:
@@ -418,7 +424,14 @@ def replay(
     RuleError
         Naming the rule, the batch and the request.
     """
-    state = State(instance, cost or load_cost_model(instance.cost_model), rules)
+    cost = cost or load_cost_model(instance.cost_model)
+    if claimed_ns is None:
+        from sim.replay_runs import replay_runs
+
+        at_once = replay_runs(instance, schedule, cost, rules, complete=complete)
+        if at_once is not None:
+            return at_once
+    state = State(instance, cost, rules)
     records = []
     for j, batch in enumerate(schedule.batches):
         record = state.apply(batch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from rich.console import Console
 from rich.table import Table
 
@@ -68,6 +70,37 @@ def proof_sentence(result: Result) -> str:
     best = f"{ms_from_ticks(result.objective_ticks):.6f} ms ({result.found_by or result.solver})"
     note = "" if result.exact else f"; not exact here: {result.exact_reason}"
     return f"{result.status}: {lower} <= optimum <= {best}, gap {percent(result.gap)} ({who}{note})"
+
+
+def interval_sentence(result: Result) -> str:
+    """The interval the optimum lies in, and who gives its ends."""
+    if result.lower_bound_ticks is None:
+        return "no lower bound"
+    lower = f"{ms_from_ticks(result.lower_bound_ticks):,.3f} ms ({result.lower_bound_source})"
+    if result.objective_ticks is None:
+        return f"optimum >= {lower}; no schedule found ({result.runtime_s:.1f} s)"
+    upper = f"{ms_from_ticks(result.objective_ticks):,.3f} ms ({result.found_by})"
+    return f"{lower} <= optimum <= {upper}, gap {result.gap:.2%} ({result.runtime_s:.1f} s)"
+
+
+def distance_table(comparison: Comparison) -> Table:
+    """One row per scheduler with its certified distance from the optimum, nearest first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("scheduler", no_wrap=True)
+    for column in ("makespan ms", "batches", "preempt", "refilled", "above the optimum by"):
+        table.add_column(column, justify="right", no_wrap=True)
+    lower, best = comparison.result.lower_bound_ticks, comparison.result.objective_ticks
+    for row in sorted(comparison.rows, key=lambda row: (not row.finished, row.summary.makespan_ms)):
+        s = row.summary
+        name = row.simulation.scheduler + ("" if row.finished else f" (stalled: {len(row.simulation.stalled)})")
+        most = least = None
+        if row.finished and lower and best:
+            ticks = row.simulation.replay.makespan_ticks
+            most, least = float(Fraction(ticks) / lower - 1), float(Fraction(ticks) / best - 1)
+        distance = "-" if most is None or least is None else f"{least:.1%} to {most:.1%}"
+        table.add_row(name, number(s.makespan_ms), f"{s.batches:,}", f"{s.preemptions:,}", f"{s.refilled_tokens:,}",
+                      distance)  # fmt: skip
+    return table
 
 
 def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:

@@ -1,0 +1,156 @@
+"""The interval the optimum lies in, for workloads of any size: quick bounds, schedulers, then what takes longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from bounds.compare import Comparison, rows
+from bounds.lower import QUICK, bound_names, iter_bounds
+from csp.objectives import load_objective
+from csp.result import Bound, Result, Status
+from sim.cost.model import CostModel, load_cost_model
+from sim.engine import Simulation, simulate
+from sim.instance import Instance
+from sim.replay import Replay
+
+Ticks = int | Fraction
+
+
+@dataclass
+class Search:
+    """What is known so far; every step that improves it is reported.
+
+    Parameters
+    ----------
+    until_gap
+        Stop once (upper - lower) / upper is at most this.
+    deadline
+        Stop at this reading of `time.monotonic`.
+    """
+
+    instance: Instance
+    cost: CostModel
+    objective: str
+    until_gap: float = 0.0
+    deadline: float | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    progress: Callable[[Ticks | None, Ticks | None], None] = lambda incumbent, lower: None
+    bounds: list[Bound] = field(default_factory=list)
+    best: Replay | None = None
+    best_ticks: Ticks | None = None
+    found_by: str | None = None
+
+    @property
+    def lower(self) -> Bound | None:
+        """The strongest bound so far."""
+        return max(self.bounds, key=lambda bound: bound.value_ticks, default=None)
+
+    @property
+    def done(self) -> bool:
+        """Whether to stop: asked to, out of time, or the gap is reached."""
+        if self.stop.is_set() or (self.deadline is not None and time.monotonic() >= self.deadline):
+            return True
+        lower = self.lower
+        if lower is None or self.best_ticks is None:
+            return False
+        return self.best_ticks - lower.value_ticks <= Fraction(self.until_gap) * self.best_ticks
+
+    def add_bound(self, bound: Bound) -> None:
+        """Note a lower bound."""
+        self.bounds.append(bound)
+        self._report()
+
+    def offer(self, replay: Replay, found_by: str) -> bool:
+        """Note a complete replayed schedule; whether it is the best so far."""
+        value = load_objective(self.objective).value(replay)
+        better = self.best_ticks is None or value < self.best_ticks
+        if better:
+            self.best, self.best_ticks, self.found_by = replay, value, found_by
+            self._report()
+        return better
+
+    def _report(self) -> None:
+        lower = self.lower
+        self.progress(self.best_ticks, None if lower is None else lower.value_ticks)
+
+
+def find_interval(
+    instance: Instance,
+    schedulers: Sequence[str],
+    *,
+    objective: str = "makespan",
+    cost: CostModel | None = None,
+    time_limit_s: float | None = None,
+    until_gap: float = 0.0,
+    seed: int = 0,
+    progress: Callable[[Ticks | None, Ticks | None], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Comparison:
+    """Lower bounds and good schedules until time runs out or the gap is small enough.
+
+    Parameters
+    ----------
+    schedulers
+        Names of schedulers to run; each is reported with its certified distance.
+    until_gap
+        Stop as soon as the gap is at most this fraction.
+
+    Raises
+    ------
+    sim.errors.InputError
+        If a name is unknown or a request can never fit.
+    """
+    began = time.monotonic()
+    instance.require_feasible()
+    search = Search(instance, cost or load_cost_model(instance.cost_model), objective, until_gap,
+                    None if time_limit_s is None else began + time_limit_s)  # fmt: skip
+    search.progress = progress or search.progress
+    search.stop = stop or search.stop
+    quick = [name for name in bound_names(objective) if name in QUICK]
+    for bound in iter_bounds(instance, search.cost, objective=objective, only=quick):
+        search.add_bound(bound)
+    simulations = _simulate(search, schedulers)
+    for bound in iter_bounds(instance, search.cost, objective=objective,
+                             only=[name for name in bound_names(objective) if name not in QUICK]):  # fmt: skip
+        search.add_bound(bound)
+        if search.done:
+            break
+    result = _result(search, seed, time.monotonic() - began)
+    return Comparison(instance, result, rows(simulations, result))
+
+
+def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
+    """Run the schedulers one by one while there is time; at least one."""
+    simulations: list[Simulation] = []
+    for name in schedulers:
+        if simulations and search.stop.is_set():
+            break
+        simulation = simulate(search.instance, name, cost=search.cost)
+        simulations.append(simulation)
+        if not simulation.stalled:
+            search.offer(simulation.replay, name)
+    return simulations
+
+
+def _result(search: Search, seed: int, runtime_s: float) -> Result:
+    lower = search.lower
+    if lower is not None and search.best_ticks is not None and lower.value_ticks > search.best_ticks:
+        raise AssertionError(f"bound {lower.name} = {lower.value_ticks} exceeds a replayed schedule")
+    optimal = lower is not None and lower.value_ticks == search.best_ticks
+    status: Status = "OPTIMAL" if optimal else "UNKNOWN" if search.best is None else "FEASIBLE"
+    return Result(
+        status, search.objective, search.best_ticks, None if lower is None else lower.value_ticks,
+        None if lower is None else lower.name, search.best, "bound", _version(), "relaxations", False,
+        "an interval: bounds and schedules, no exact search", 1, seed, runtime_s,
+        tuple(sorted(search.bounds, key=lambda bound: -bound.value_ticks)), search.found_by,
+    )  # fmt: skip
+
+
+def _version() -> str:
+    from bounds.cli import package_version
+
+    return package_version()

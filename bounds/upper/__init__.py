@@ -1,0 +1,1 @@
+"""Good schedules for workloads of any size: where the upper end of the interval comes from."""

@@ -1,0 +1,37 @@
+"""``servebound bound``: the interval, its JSON and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bounds.cli import main
+
+
+def test_json_has_the_interval_and_the_schedulers(tmp_path: Path) -> None:
+    target = tmp_path / "b.json"
+    assert main(["bound", "uniform-64x16-16-m512", "--json", str(target), "--quiet", "--time-limit", "5"]) == 0
+    data = json.loads(target.read_text())
+    assert data["status"] == "FEASIBLE"
+    assert 284.377 < data["lower_bound_ms"] < data["objective_ms"] < 335
+    assert data["gap"] == pytest.approx(1 - data["lower_bound_ms"] / data["objective_ms"])
+    assert {b["name"] for b in data["bounds"]} >= {"critical_path", "tokens", "memory_area", "packing", "aggregate"}
+    assert data["lower_bound_source"] in {b["name"] for b in data["bounds"]}
+    for row in data["schedulers"]:
+        assert row["makespan_ms"] >= data["objective_ms"]
+        assert row["gap"] == pytest.approx(1 - data["lower_bound_ms"] / row["makespan_ms"])
+
+
+def test_until_gap_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", "paper-7.2-i0064", "--until-gap", "20%", "--quiet"]) == 0
+    assert main(["bound", "het8-00", "--until-gap", "0.001", "--quiet", "--time-limit", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "<= optimum <=" in out
+    assert "least_batches" in out
+
+
+def test_unknown_scheduler_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", "het8-00", "--schedulers", "vlm"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -13,6 +13,7 @@ from bounds.cli_options import add_common, add_workload, load_workload, require_
 from bounds.compare import DEFAULT_SCHEDULERS
 from bounds.solving import gap, progress_line, stop_on_interrupt
 from sim.errors import InputError
+from sim.schedulers import parse_name
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
     names = [name for name in args.schedulers.split(",") if name]
     if not names:
         raise InputError("name at least one scheduler", field="--schedulers", value=args.schedulers)
+    for name in names:
+        parse_name(name)
     instance = require_feasible(load_workload(args), args)
     with progress_line(quiet=args.quiet) as progress, stop_on_interrupt() as stop:
         comparison = find_interval(instance, names, time_limit_s=args.time_limit, until_gap=args.until_gap or 0.0,

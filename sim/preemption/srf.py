@@ -6,5 +6,8 @@ from sim.replay import State
 
 
 def order(running: list[int], state: State) -> list[int]:
-    """Sort by resident KVs, descending; ties keep their order."""
-    return sorted(running, key=lambda i: -state.kv[i])
+    """Sort by processed tokens, descending; ties keep their order.
+
+    As in the authors' simulator a token counts as processed from when it is generated, one before its KV is stored.
+    """
+    return sorted(running, key=lambda i: -state.kv[i] - state.ready[i])

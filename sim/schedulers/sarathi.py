@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from sim.replay import State
 from sim.schedulers._paper import PaperScheduler
 
@@ -13,11 +15,20 @@ class Sarathi(PaperScheduler):
     CHUNKED = True
 
     def fill(self, state: State) -> None:
-        """Decodes, then fills under way, then new requests; nobody is admitted in a batch that preempts."""
-        decodes = [i for i in self.running if state.ready[i]]
-        fills = [i for i in self.running if not state.ready[i]]
-        self.running = self.run_running([*decodes, *fills], state)
-        if not self._preempt:
+        """Decodes, then fills under way, then new requests; nobody is admitted in a batch that preempts.
+
+        The next batch's order is that of this one, behind whoever the budget left out.
+        """
+        left = deque(self.order(self.running, state))
+        decodes, fills = self.run_decodes(left, state)
+        continued = 0
+        while continued < len(fills) and self._budget > 0:
+            i = fills[continued]
+            self.place(i, min(state.remaining_fill(i), self._budget))
+            continued += 1
+        left_out = sorted([*fills[continued:], *left], key=lambda i: state.arrival_ticks[i])
+        self.running = [*left_out, *decodes, *fills[:continued]]
+        if not self.preempted():
             self.running += self.admit_waiting(state)
 
 

@@ -1,0 +1,10 @@
+"""Most tokens left to generate first (knows output lengths)."""
+
+from __future__ import annotations
+
+from sim.replay import State
+
+
+def rank(i: int, state: State) -> int:
+    """Minus output tokens left."""
+    return state.generated[i] - state.outputs[i]

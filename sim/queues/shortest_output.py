@@ -1,0 +1,10 @@
+"""Shortest output first (knows output lengths)."""
+
+from __future__ import annotations
+
+from sim.replay import State
+
+
+def rank(i: int, state: State) -> int:
+    """Output tokens."""
+    return state.outputs[i]

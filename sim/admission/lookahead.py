@@ -22,11 +22,10 @@ class LookAhead(AsIs):
         capacity = memory.total_blocks * self.instance.block_size
         forecast = [self._forecast(r, state) for r in (*running, i)]
         lives = sorted(((left, held + slack) for left, held in forecast if left), reverse=True)
-        alive = tokens = 0
-        for position, (left, held) in enumerate(lives):
-            alive += 1
+        tokens = 0
+        for alive, (left, held) in enumerate(lives, start=1):
             tokens += held
-            last_of_equals = position + 1 == len(lives) or lives[position + 1][0] != left
+            last_of_equals = alive == len(lives) or lives[alive][0] != left
             if last_of_equals and tokens + alive * (left - 1) > capacity:
                 return False
         return True

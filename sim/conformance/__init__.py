@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
+from sim.replay import RuleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,9 @@ def check(record: Record, scheduler: str | None = None) -> Outcome:
     """
     try:
         outcome = _form(record.form)["check"](record, scheduler)
+    except RuleError as error:
+        broken = Difference(f"batch {error.batch}", "rule of schedules", "kept", f"broken: {error}")
+        return Outcome(record.name, scheduler or "?", broken)
     except KeyError as error:
         raise InputError(f"record lacks {error}", source=record.source) from None
     except (TypeError, ValueError, IndexError, AttributeError) as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sim.clock import TICKS_PER_NS
 from sim.conformance import Difference, Outcome, Record
 from sim.cost.model import load_cost_model
+from sim.errors import InputError
 from sim.instance import Instance, Request
 from sim.replay import BatchRecord, Rules, State, SwapLink
 from sim.schedule import Batch
@@ -32,6 +33,8 @@ def record_name(record: Record) -> str:
 def scheduler_name(data: Mapping[str, Any]) -> str:
     """The scheduler of a record, with its settings as parameters; the nearest version we have."""
     config, built = data["config"], data.get("scheduler_config", {})
+    if data["engine"] not in ("v0", "v1"):
+        raise InputError("must be v0 or v1", field="engine", value=data["engine"])
     if data["engine"] == "v0":
         name = "vllm-v0-chunked" if config["chunked_prefill"] else "vllm-v0"
         if config.get("preemption_mode") == "swap":

@@ -18,6 +18,9 @@ from sim.schedule import Batch
 from sim.schedulers import Options
 from sim.schedulers._memory import Memory
 
+Entry = tuple[int, int]
+"""Request and tokens to process."""
+
 
 @dataclass(frozen=True, slots=True)
 class V0Parameters:
@@ -105,7 +108,7 @@ class VllmV0:
         return Batch(tuple(process), tuple(self._preempt), swap_out=tuple(self._swap_out),
                      swap_in=tuple(self._swap_in))  # fmt: skip
 
-    def schedule(self, state: State) -> list[tuple[int, int]]:
+    def schedule(self, state: State) -> list[Entry]:
         """The mode's passes; the entries of the batch in vLLM's order."""
         raise NotImplementedError
 
@@ -113,7 +116,7 @@ class VllmV0:
         """Priority, then arrival; smaller is more urgent."""
         return state.instance.requests[i].priority, state.arrival_ticks[i], i
 
-    def admit_waiting(self, state: State) -> list[tuple[int, int]]:
+    def admit_waiting(self, state: State) -> list[Entry]:
         """New prefills from the head of the queue; stops at the first that does not fit."""
         admitted = []
         while self.waiting:
@@ -132,12 +135,13 @@ class VllmV0:
             admitted.append((i, tokens))
         return admitted
 
-    def run_running(self, state: State) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def run_running(self, state: State) -> tuple[list[Entry], list[Entry]]:
         """Decodes and fills under way in list order, evicting from the list's end; (decodes, fills).
 
         What the budget leaves over stays in `running`.
         """
-        decodes, fills = [], []
+        decodes: list[Entry] = []
+        fills: list[Entry] = []
         while self.running:
             i = self.running[0]
             tokens = min(state.remaining_fill(i), self._budget) if self.CHUNKED else state.remaining_fill(i)
@@ -174,9 +178,10 @@ class VllmV0:
         self.waiting.extendleft(self._preempt[self._put_back :])
         self.swapped.extend(self._swap_out)
 
-    def swap_in(self, state: State) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def swap_in(self, state: State) -> tuple[list[Entry], list[Entry]]:
         """Swapped requests in order of eviction, if there was none in this batch; (decodes, fills)."""
-        decodes, fills = [], []
+        decodes: list[Entry] = []
+        fills: list[Entry] = []
         while self.swapped and len(self._preempt) == self._put_back and not self._swap_out:
             i = self.swapped[0]
             rest = state.remaining_fill(i) - state.host_kv[i]

@@ -121,6 +121,8 @@ class Instance:
             raise InputError("must hold at least one request", field="requests", value=[])
         if len(self.requests) > MAX_REQUESTS:
             raise InputError(f"at most {MAX_REQUESTS:,} requests", field="requests", value=len(self.requests))
+        if any(request.id is not None for request in self.requests):
+            _unique_ids(self.ids)
 
     @property
     def kv_blocks(self) -> int:
@@ -160,7 +162,10 @@ class Instance:
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The instance in the file format; runs of equal unnamed requests are written once with a count."""
+        """The instance in the file format; runs of equal unnamed requests are written once with a count.
+
+        Arrivals are seconds as floats, so their nanosecond is exact up to 2^52 ns (52 days).
+        """
         entries: list[dict[str, Any]] = []
         last: Request | None = None
         for request in self.requests:
@@ -253,7 +258,6 @@ def _build(data: object) -> Instance:
         raise InputError("must be a list of at least one request", field="requests", value=entries)
     # The large counts are checked before anything is expanded.
     requests = tuple(_expand(entries))
-    _unique_ids(requests)
     plain = {k: data[k] for k in _INSTANCE_KEYS[1:-1] if k in data}
     return Instance(requests=requests, **plain)
 
@@ -287,10 +291,9 @@ def _expand(entries: list[object]) -> Iterable[Request]:
     return expanded
 
 
-def _unique_ids(requests: tuple[Request, ...]) -> None:
+def _unique_ids(ids: tuple[str, ...]) -> None:
     seen: set[str] = set()
-    for position, request in enumerate(requests):
-        label = request.id if request.id is not None else str(position)
+    for label in ids:
         if label in seen:
             raise InputError("used twice; ids must be unique (unnamed requests are called by position)",
                              field="requests.id", value=label)  # fmt: skip
@@ -372,7 +375,7 @@ def parse_text(text: str, source: str) -> Any:
     """Parse YAML or JSON text, refusing duplicate keys, NaN and syntax errors in one line."""
     try:
         if Path(source).suffix == ".json":
-            return json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant)
+            return json.loads(text, object_pairs_hook=unique_pairs, parse_constant=_no_constant)
         return yaml.load(text, Loader=_StrictLoader)
     except InputError as error:
         raise InputError(error.rule, source=source, field=error.field) from None
@@ -387,7 +390,8 @@ def parse_text(text: str, source: str) -> Any:
         raise InputError(f"cannot be read: {error}", source=source) from None
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Hook for `json.loads` that refuses duplicate keys."""
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:

@@ -193,8 +193,11 @@ class State:
         j, rules, instance = self.batches, self.rules, self.instance
         self.release_completed()
         touched: set[int] = set()
+        requests = len(self.done)
 
         def claim(i: int) -> None:
+            if not 0 <= i < requests:
+                raise RuleError("request", f"no such request; there are {requests}", j, i)
             if i in touched:
                 raise RuleError("one-action", "request named twice in a batch", j, i)
             if self.done[i]:
@@ -215,6 +218,8 @@ class State:
             self._set_kv(i, 0)
             self.host_kv[i], self.ready[i], self.host_ready[i] = 0, False, False
         for i in (*batch.swap_out, *batch.swap_in):
+            if not 0 <= i < requests:
+                raise RuleError("request", f"no such request; there are {requests}", j, i)
             if rules.swap is None:
                 raise RuleError("no-swap", "swapping is not allowed here", j, i)
         for i in batch.swap_out:

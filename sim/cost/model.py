@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from sim.clock import ticks_from_ms
 from sim.errors import InputError
-from sim.instance import read_text
+from sim.instance import SCHEMA_VERSION, read_text, unique_pairs
 from sim.registry import unknown
 
 
@@ -135,6 +135,9 @@ def _decimal_text(ticks: int, layers: int) -> str:
     return format(Decimal(value.numerator) / Decimal(value.denominator), "f")
 
 
+MAX_MS = 10**9
+"""Largest coefficient, in ms per layer; far above anything real, and it keeps times showable."""
+
 _KINDS = ("linear", "max-affine", "roofline")
 _MODEL_KEYS = ("schema_version", "name", "kind", "llm", "gpu", "layers", "source", "groups", "fit")
 
@@ -164,6 +167,12 @@ def cost_model_from_dict(data: object, source: str) -> CostModel:
         raise InputError("must be an integer >= 1", source=source, field="layers", value=layers)
     if not isinstance(data["groups"], list) or not data["groups"]:
         raise InputError("must be a list of at least one operator group", source=source, field="groups")
+    if data.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        raise InputError(f"this version reads {SCHEMA_VERSION}", source=source, field="schema_version",
+                         value=data["schema_version"])  # fmt: skip
+    for key in ("name", "source"):
+        if not isinstance(data.get(key, ""), str):
+            raise InputError("must be a string", source=source, field=key, value=data[key])
     groups = tuple(_group(g, layers, source, f"groups[{i}]") for i, g in enumerate(data["groups"]))
     name = str(data.get("name", source))
     return CostModel(name, data["kind"], layers, groups, str(data.get("source", "")))
@@ -172,6 +181,9 @@ def cost_model_from_dict(data: object, source: str) -> CostModel:
 def _group(data: object, layers: int, source: str, where: str) -> OperatorGroup:
     if not isinstance(data, Mapping) or not isinstance(data.get("pieces"), list) or not data["pieces"]:
         raise InputError("must have a name and at least one piece", source=source, field=where)
+    for key in data:
+        if key not in ("name", "pieces"):
+            raise InputError(unknown(str(key), ["name", "pieces"]), source=source, field=f"{where}.{key}")
     pieces = []
     for number, piece in enumerate(data["pieces"]):
         place = f"{where}.pieces[{number}]"
@@ -189,10 +201,10 @@ def _ticks(value: object, layers: int, source: str, field: str) -> int:
         if isinstance(value, bool):
             raise ValueError
         number = Decimal(str(value))
-        if not number.is_finite() or number < 0:
+        if not number.is_finite() or not 0 <= number <= MAX_MS:
             raise ValueError
     except (ValueError, ArithmeticError):
-        raise InputError("must be a finite number of ms per layer >= 0", source=source, field=field,
+        raise InputError(f"must be a number of ms per layer from 0 to {MAX_MS:,}", source=source, field=field,
                          value=value) from None  # fmt: skip
     return ticks_from_ms(number * layers)
 
@@ -219,7 +231,9 @@ def load_cost_model(name: str) -> CostModel:
     else:
         raise InputError("no such file; " + unknown(name, cost_model_names()), field="cost_model")
     try:
-        data = json.loads(text, parse_float=Decimal)
+        data = json.loads(text, parse_float=Decimal, object_pairs_hook=unique_pairs)
+    except InputError as error:
+        raise InputError(error.rule, source=source, field=error.field) from None
     except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"is not JSON: {error}", source=source) from None
     return cost_model_from_dict(data, source)

@@ -14,6 +14,7 @@ from csp.result import Bound, Result, Status
 from csp.solvers import Answer, Control, Problem, load_backend
 from csp.warm import best_heuristic
 from sim.cost.model import CostModel, load_cost_model
+from sim.errors import InputError
 from sim.instance import Instance
 from sim.replay import PAPER_RULES, Replay, Rules, replay
 
@@ -71,6 +72,7 @@ def solve(
     began = time.monotonic()
     backend, goal = load_backend(solver), load_objective(objective)
     instance.require_feasible()
+    _require_plain(instance, rules)
     cost = cost or load_cost_model(instance.cost_model)
     found_by, incumbent = _warm_start(instance, cost, rules, goal.value, warm_start)
     bounds = [critical_path_bound(instance, cost)] if objective == "makespan" else []
@@ -85,6 +87,13 @@ def solve(
     )  # fmt: skip
     answer = backend.run(problem, control)
     return _conclude(problem, answer, bounds, found_by, solver, workers, seed, began)
+
+
+def _require_plain(instance: Instance, rules: Rules) -> None:
+    """Refuse what no formulation here describes, rather than answer another question."""
+    if rules.prefix_sharing or any(request.prefilled for request in instance.requests):
+        raise InputError("shared prefixes and prefilled requests can be simulated, not solved exactly",
+                         field="requests")  # fmt: skip
 
 
 def _warm_start(

@@ -90,7 +90,7 @@ def simulate(
     name = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
     policy = make_scheduler(scheduler, instance) if isinstance(scheduler, str) else scheduler
     cost = cost or load_cost_model(instance.cost_model)
-    if engine != "step":
+    if engine != "step" and not rules.prefix_sharing and not any(r.prefilled for r in instance.requests):
         from sim.events import compact_runs
 
         runs = compact_runs(policy, instance, cost)
@@ -129,7 +129,8 @@ def _step_by_step(
             idle_until = instance.requests[arrivals[0]].arrival_ns
             continue
         if idle_until is not None:
-            batch = Batch(batch.process, batch.preempt, idle_until, batch.swap_out, batch.swap_in, batch.abandon)
+            batch = Batch(batch.process, batch.preempt, idle_until, batch.swap_out, batch.swap_in, batch.abandon,
+                          batch.drop_prefix)  # fmt: skip
             idle_until = None
         record = state.apply(batch)
         policy.update(record, state)

@@ -34,7 +34,9 @@ _INSTANCE_KEYS = (
     "schema_version", "name", "kv_capacity_tokens", "token_budget", "max_num_seqs", "block_size", "cost_model",
     "objective", "requests",
 )  # fmt: skip
-_REQUEST_KEYS = ("count", "input_tokens", "output_tokens", "arrival_s", "priority", "id")
+_REQUEST_KEYS = (
+    "count", "input_tokens", "output_tokens", "arrival_s", "priority", "id", "prefix", "prefix_tokens", "prefilled",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class Request:
         Smaller is more urgent.
     id
         Name in files; None lets the instance number it.
+    prefix
+        Name of a prompt prefix it shares with other requests; only counts where the rules allow prefix sharing.
+    prefix_tokens
+        Tokens of that prefix, at most I; the same for all that share it.
+    prefilled
+        Its prefill was done elsewhere: it arrives with one token generated and its I KVs in host memory, to be swapped in
+        (disaggregated serving). O is then at least 2.
     """
 
     input_tokens: int
@@ -60,12 +69,21 @@ class Request:
     arrival_ns: int = 0
     priority: int = 0
     id: str | None = None
+    prefix: str | None = None
+    prefix_tokens: int = 0
+    prefilled: bool = False
 
     def __post_init__(self) -> None:
         _integer("input_tokens", self.input_tokens, 1, MAX_TOKENS)
         _integer("output_tokens", self.output_tokens, 1, MAX_TOKENS)
         _integer("arrival_ns", self.arrival_ns, 0, 2**62)
         _integer("priority", self.priority, -MAX_TOKENS, MAX_TOKENS)
+        _integer("prefix_tokens", self.prefix_tokens, 0 if self.prefix is None else 1, self.input_tokens)
+        if self.prefix is None and self.prefix_tokens:
+            raise InputError("needs the name of the prefix", field="prefix_tokens", value=self.prefix_tokens)
+        if self.prefilled and self.output_tokens < 2:
+            raise InputError("a prefilled request has O >= 2: its first token is already there", field="output_tokens",
+                             value=self.output_tokens)  # fmt: skip
 
     @property
     def arrival_s(self) -> float:
@@ -123,6 +141,7 @@ class Instance:
             raise InputError(f"at most {MAX_REQUESTS:,} requests", field="requests", value=len(self.requests))
         if any(request.id is not None for request in self.requests):
             _unique_ids(self.ids)
+        _same_prefixes(self.requests)
 
     @property
     def kv_blocks(self) -> int:
@@ -180,6 +199,10 @@ class Instance:
                 entry["priority"] = request.priority
             if request.id is not None:
                 entry["id"] = request.id
+            if request.prefix is not None:
+                entry |= {"prefix": request.prefix, "prefix_tokens": request.prefix_tokens}
+            if request.prefilled:
+                entry["prefilled"] = True
             entries.append(entry)
             last = request
         data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": self.name}
@@ -283,12 +306,42 @@ def _expand(entries: list[object]) -> Iterable[Request]:
         name = entry.get("id")
         if name is not None and not (isinstance(name, str | int) and not isinstance(name, bool) and str(name)):
             raise InputError("must be a non-empty string", field=f"{where}.id", value=name)
+        shared = _shared(entry, where)
         for copy in range(count):
             label = None if name is None else str(name) if count == 1 else f"{name}-{copy}"
             if copy == 0 or label is not None:
-                request = Request(entry["input_tokens"], entry["output_tokens"], arrival_ns, priority, label)
+                request = Request(entry["input_tokens"], entry["output_tokens"], arrival_ns, priority, label, **shared)
             expanded.append(request)
     return expanded
+
+
+def _shared(entry: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    """The fields for prefix sharing and disaggregation."""
+    prefix, prefilled = entry.get("prefix"), entry.get("prefilled", False)
+    if prefix is not None and not (isinstance(prefix, str) and prefix):
+        raise InputError("must be a non-empty string", field=f"{where}.prefix", value=prefix)
+    if not isinstance(prefilled, bool):
+        raise InputError("must be true or false", field=f"{where}.prefilled", value=prefilled)
+    tokens = entry.get("prefix_tokens", 0)
+    if prefix is None and "prefix_tokens" in entry:
+        raise InputError("needs the name of the prefix", field=f"{where}.prefix_tokens", value=tokens)
+    if prefix is not None:
+        _integer(f"{where}.prefix_tokens", entry.get("prefix_tokens"), 1, entry["input_tokens"])
+    if prefilled and entry["output_tokens"] < 2:
+        raise InputError("a prefilled request has O >= 2: its first token is already there",
+                         field=f"{where}.output_tokens", value=entry["output_tokens"])  # fmt: skip
+    return {"prefix": prefix, "prefix_tokens": tokens, "prefilled": prefilled}
+
+
+def _same_prefixes(requests: tuple[Request, ...]) -> None:
+    known: dict[str, int] = {}
+    for request in requests:
+        if (
+            request.prefix is not None
+            and known.setdefault(request.prefix, request.prefix_tokens) != request.prefix_tokens
+        ):
+            raise InputError(f"all requests that share prefix {request.prefix!r} must give the same length",
+                             field="requests.prefix_tokens", value=request.prefix_tokens)  # fmt: skip
 
 
 def _unique_ids(ids: tuple[str, ...]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sim.clock import TICKS_PER_NS, ms_from_ticks, ns_from_ticks
 from sim.cost.model import CostModel, Features, load_cost_model
 from sim.instance import Instance
+from sim.prefixes import Prefixes
 from sim.schedule import Batch, Schedule
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class SwapLink:
         """Time to move one request's KVs one way."""
         return self.latency_ticks + self.ticks_per_kv_token * kv_tokens
 
+    def add(self, ticks: int, serial: int, beside: int) -> tuple[int, int]:
+        """Count a transfer among those before the batch or among those beside it."""
+        return (serial, beside + ticks) if self.overlap else (serial + ticks, beside)
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -80,6 +85,10 @@ class Rules:
         The link, where KVs may be swapped to host memory; None forbids it.
     abandon
         Whether requests may leave unfinished.
+    prefix_sharing
+        Whether requests that name the same prefix share its KVs (`sim.prefixes`).
+    receive
+        The link over which the KVs of prefilled requests arrive; ``swap`` where it is None.
     """
 
     allow_empty: bool = False
@@ -88,6 +97,8 @@ class Rules:
     hybrid: bool = True
     swap: SwapLink | None = None
     abandon: bool = False
+    prefix_sharing: bool = False
+    receive: SwapLink | None = None
 
 
 PAPER_RULES = Rules()
@@ -161,6 +172,15 @@ class State:
         self.kv_blocks = 0
         self.unfinished = n
         self._freed: list[int] = []
+        self.prefixes = Prefixes(instance) if rules.prefix_sharing else None
+        self.given_kv = [0] * n
+        self.received = [False] * n
+        for i, request in enumerate(instance.requests):
+            if request.prefilled:
+                self.generated[i] = 1
+                self.host_kv[i] = self.given_kv[i] = request.input_tokens
+                self.host_ready[i] = self.received[i] = True
+                self.first_token_ticks[i] = self.arrival_ticks[i]
 
     def sequence_tokens(self, i: int) -> int:
         """s = I + k, all tokens known of a request."""
@@ -168,13 +188,40 @@ class State:
 
     def remaining_fill(self, i: int) -> int:
         """s - m, tokens to process until the next token comes out (1 for a decode step)."""
-        return self.inputs[i] + self.generated[i] - self.kv[i]
+        sequence = self.inputs[i] + self.generated[i]
+        if self.kv[i] == 0 and self.prefixes is not None:
+            return sequence - self.prefixes.hit(i, sequence)
+        return sequence - self.kv[i]
+
+    def own_kv(self, i: int) -> int:
+        """KVs resident for this request alone: all but those of a shared prefix."""
+        return self.kv[i] if self.prefixes is None else max(0, self.kv[i] - self.prefixes.attached[i])
 
     def _set_kv(self, i: int, kv: int) -> None:
-        size = self.instance.block_size
-        self.kv_tokens += kv - self.kv[i]
-        self.kv_blocks += -(-kv // size) - -(-self.kv[i] // size)
+        before = self.own_kv(i)
+        if kv == 0 and self.prefixes is not None:
+            self.prefixes.detach(i)
         self.kv[i] = kv
+        self._occupy(before, self.own_kv(i))
+
+    def _occupy(self, before: int, after: int) -> None:
+        size = self.instance.block_size
+        self.kv_tokens += after - before
+        self.kv_blocks += -(-after // size) - -(-before // size)
+
+    def _share(self, i: int) -> None:
+        """Stand a request that holds its prefix on the shared KVs."""
+        assert self.prefixes is not None
+        before = self.own_kv(i)
+        new = self.prefixes.attach(i)
+        self._occupy(before, self.own_kv(i))
+        self._occupy(0, new)
+
+    def _link(self, i: int, j: int) -> SwapLink:
+        link = self.rules.receive if self.received[i] and self.rules.receive is not None else self.rules.swap
+        if link is None:
+            raise RuleError("no-swap", "swapping is not allowed here", j, i)
+        return link
 
     def release_completed(self) -> None:
         """Free the KVs of requests completed in the last batch (`apply` does this first)."""
@@ -204,7 +251,7 @@ class State:
                 raise RuleError("complete", "request is already complete", j, i)
             touched.add(i)
 
-        transfer_ticks = 0
+        serial_ticks = beside_ticks = 0
         dropped: list[tuple[int, int]] = []
         for i in batch.preempt:
             claim(i)
@@ -212,22 +259,25 @@ class State:
                 raise RuleError("no-preemption", "preemption is forbidden here", j, i)
             if self.kv[i] == 0 and self.host_kv[i] == 0:
                 raise RuleError("preempt-resident", "only a request that holds KVs can be preempted", j, i)
-            dropped.append((i, self.kv[i] or self.host_kv[i]))
+            lost = self.own_kv(i) if self.kv[i] else self.host_kv[i]
+            dropped.append((i, lost))
             self.preemptions[i] += 1
-            self.dropped_kv[i] += self.kv[i] or self.host_kv[i]
+            self.dropped_kv[i] += lost
             self._set_kv(i, 0)
             self.host_kv[i], self.ready[i], self.host_ready[i] = 0, False, False
         for i in (*batch.swap_out, *batch.swap_in):
             if not 0 <= i < requests:
                 raise RuleError("request", f"no such request; there are {requests}", j, i)
+        for i in batch.swap_out:
             if rules.swap is None:
                 raise RuleError("no-swap", "swapping is not allowed here", j, i)
-        for i in batch.swap_out:
             claim(i)
+            if self.own_kv(i) != self.kv[i]:
+                raise RuleError("swap-shared", "a request that shares a prefix cannot be swapped out", j, i)
             if self.kv[i] == 0:
                 raise RuleError("swap-resident", "only a request that holds KVs can be swapped out", j, i)
-            assert rules.swap is not None
-            transfer_ticks += rules.swap.transfer_ticks(self.kv[i])
+            moved = rules.swap.transfer_ticks(self.kv[i])
+            serial_ticks, beside_ticks = rules.swap.add(moved, serial_ticks, beside_ticks)
             self.host_kv[i], self.host_ready[i] = self.kv[i], self.ready[i]
             self._set_kv(i, 0)
             self.ready[i] = False
@@ -243,12 +293,22 @@ class State:
         for i in batch.swap_in:
             if self.host_kv[i] == 0 or i in touched or i in swapped_in:
                 raise RuleError("swap-host", "only a request with KVs in host memory can be swapped in", j, i)
-            assert rules.swap is not None
-            transfer_ticks += rules.swap.transfer_ticks(self.host_kv[i])
+            link = self._link(i, j)
+            serial_ticks, beside_ticks = link.add(link.transfer_ticks(self.host_kv[i]), serial_ticks, beside_ticks)
+            self.received[i] = False
             self._set_kv(i, self.host_kv[i])
             self.ready[i] = self.host_ready[i]
             self.host_kv[i], self.host_ready[i] = 0, False
             swapped_in.add(i)
+
+        for name in batch.drop_prefix:
+            if self.prefixes is None:
+                raise RuleError("no-prefixes", "prefixes are not shared here", j)
+            tokens_dropped = self.prefixes.drop(name)
+            if tokens_dropped is None:
+                raise RuleError("prefix-unused", f"only a resident prefix that nobody uses can be dropped: {name!r}", j)
+            self._occupy(tokens_dropped, 0)
+        shared_before = set() if self.prefixes is None else set(self.prefixes.resident)
 
         entries: list[Entry] = []
         n_prefill = n_decode = tokens = square = prefill_reads = decode_reads = 0
@@ -257,6 +317,12 @@ class State:
         for i, c in batch.process:
             claim(i)
             m = self.kv[i]
+            if m == 0 and self.prefixes is not None and self.prefixes.names[i] in shared_before:
+                m = self.prefixes.hit(i, self.inputs[i] + self.generated[i])
+                if self.first_token_ticks[i] is None and not self.preemptions[i]:
+                    self.given_kv[i] = m
+                self._share(i)
+                self._set_kv(i, m)
             rest = self.inputs[i] + self.generated[i] - m
             if not 1 <= c <= rest:
                 raise RuleError("tokens", f"processes {c} tokens; must be from 1 to s - m = {rest}", j, i)
@@ -278,6 +344,9 @@ class State:
             entries.append(Entry(i, c, m, kind, generates))
             latest_arrival = max(latest_arrival, self.arrival_ticks[i])
             self._set_kv(i, m + c)
+            if self.prefixes is not None and self.prefixes.names[i] is not None and not self.prefixes.attached[i]:
+                if m + c >= self.prefixes.tokens[i]:
+                    self._share(i)
             if generates:
                 generating.append(i)
         if not entries and not rules.allow_empty:
@@ -299,8 +368,7 @@ class State:
                             square, prefill_reads, decode_reads)  # fmt: skip
         start = self._start(batch, latest_arrival, j)
         compute = self.cost.batch_ticks(features) if entries else 0
-        overlap = rules.swap is not None and rules.swap.overlap
-        end = start + (max(compute, transfer_ticks) if overlap else compute + transfer_ticks)
+        end = start + serial_ticks + max(compute, beside_ticks)
         completed = []
         for i in generating:
             self.ready[i] = True
@@ -397,7 +465,9 @@ def finish(state: State, schedule: Schedule, records: Sequence[BatchRecord]) -> 
         for entry in record.entries:
             processed[entry.request] += entry.tokens
     refilled = tuple(
-        max(0, c - (state.inputs[i] + state.generated[i] - 1)) if state.generated[i] else min(c, state.dropped_kv[i])
+        max(0, c + state.given_kv[i] - (state.inputs[i] + state.generated[i] - 1))
+        if state.generated[i]
+        else min(c, state.dropped_kv[i])
         for i, c in enumerate(processed)
     )
     return Replay(state.instance, schedule, tuple(records), state.now_ticks, tuple(state.first_token_ticks),

@@ -28,6 +28,8 @@ class Batch:
         Requests whose KVs move to host memory, or back (only where swapping is allowed).
     abandon
         Requests that leave unfinished (only where abandoning is allowed).
+    drop_prefix
+        Shared prefixes, by name, whose KVs are dropped; nobody may be using them (only where prefixes are shared).
     """
 
     process: tuple[tuple[int, int], ...]
@@ -36,6 +38,7 @@ class Batch:
     swap_out: tuple[int, ...] = ()
     swap_in: tuple[int, ...] = ()
     abandon: tuple[int, ...] = ()
+    drop_prefix: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Schedule:
 
 
 _SCHEDULE_KEYS = ("schema_version", "requests", "batches", "name")
-_BATCH_KEYS = ("start_ns", "end_ns", "process", "preempt", "swap_out", "swap_in", "abandon")
+_BATCH_KEYS = ("start_ns", "end_ns", "process", "preempt", "swap_out", "swap_in", "abandon", "drop_prefix")
 _OPTIONAL_LISTS = ("preempt", "swap_out", "swap_in", "abandon")
 
 
@@ -71,7 +74,8 @@ def schedule_to_dict(schedule: Schedule, instance: Instance, times_ns: Sequence[
     for batch, (start, end) in zip(schedule.batches, times_ns, strict=True):
         entry: dict[str, Any] = {"start_ns": start, "end_ns": end, "process": [list(p) for p in batch.process],
                                  "preempt": list(batch.preempt)}  # fmt: skip
-        entry |= {key: list(getattr(batch, key)) for key in _OPTIONAL_LISTS[1:] if getattr(batch, key)}
+        optional = (*_OPTIONAL_LISTS[1:], "drop_prefix")
+        entry |= {key: list(getattr(batch, key)) for key in optional if getattr(batch, key)}
         batches.append(entry)
     return {"schema_version": SCHEMA_VERSION, "requests": list(instance.ids), "batches": batches}
 
@@ -140,10 +144,13 @@ def schedule_from_dict(
             for index in indices:
                 _check_index(index, instance, source, f"{where}.{key}")
             lists[key] = tuple(indices)
+        prefixes = entry.get("drop_prefix", [])
+        if not (isinstance(prefixes, list) and all(isinstance(name, str) for name in prefixes)):
+            raise fail("must be a list of prefix names", f"{where}.drop_prefix", prefixes)
         for key in ("start_ns", "end_ns"):
             if entry.get(key) is not None and not (_is_integer(entry[key]) and 0 <= entry[key] <= 2**62):
                 raise fail("must be an integer number of nanoseconds >= 0", f"{where}.{key}", entry[key])
-        batches.append(Batch(tuple(pairs), start_ns=entry.get("start_ns"), **lists))
+        batches.append(Batch(tuple(pairs), start_ns=entry.get("start_ns"), drop_prefix=tuple(prefixes), **lists))
         times.append((entry.get("start_ns"), entry.get("end_ns")))
     return Schedule(tuple(batches)), times
 

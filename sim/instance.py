@@ -60,8 +60,8 @@ class Request:
     prefix_tokens
         Tokens of that prefix, at most I; the same for all that share it.
     prefilled
-        Its prefill was done elsewhere: it arrives with one token generated and its I KVs in host memory, to be swapped in
-        (disaggregated serving). O is then at least 2.
+        Its prefill was done elsewhere: it arrives with one token generated and its I KVs in host memory, to be swapped
+        in (disaggregated serving). O is then at least 2.
     """
 
     input_tokens: int
@@ -336,10 +336,8 @@ def _shared(entry: Mapping[Any, Any], where: str) -> dict[str, Any]:
 def _same_prefixes(requests: tuple[Request, ...]) -> None:
     known: dict[str, int] = {}
     for request in requests:
-        if (
-            request.prefix is not None
-            and known.setdefault(request.prefix, request.prefix_tokens) != request.prefix_tokens
-        ):
+        tokens = request.prefix_tokens
+        if request.prefix is not None and known.setdefault(request.prefix, tokens) != tokens:
             raise InputError(f"all requests that share prefix {request.prefix!r} must give the same length",
                              field="requests.prefix_tokens", value=request.prefix_tokens)  # fmt: skip
 

@@ -1,9 +1,9 @@
 """Shared prompt prefixes: whose KVs are resident once for all requests that share them.
 
 Part of the rules module. A prefix's KVs become resident when a request that shares it has processed them; requests that
-start filling later begin behind them. In the batch in which several requests compute the same prefix each pays for it and
-the copies are merged. Only what a request does not share is dropped when it is preempted; a prefix nobody uses stays
-resident, as a cache, until a batch drops it (Kim et al., section 8.2, after SGLang's prefix tree of one level).
+start filling later begin behind them. In the batch in which several requests compute the same prefix each pays for it
+and the copies are merged. Only what a request does not share is dropped when it is preempted; a prefix nobody uses
+stays resident, as a cache, until a batch drops it (Kim et al., section 8.2: SGLang's prefix tree, one level deep).
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Prefixes:
         if name is None or name not in self.resident:
             return 0
         return min(self.tokens[i], sequence_tokens - 1)
+
+    def can_attach(self, i: int, kv_tokens: int) -> bool:
+        """Whether a request that holds so many KVs has its whole prefix among them and does not stand on it yet."""
+        return self.names[i] is not None and not self.attached[i] and kv_tokens >= self.tokens[i]
 
     def attach(self, i: int) -> int:
         """Stand a request on its prefix; the KV tokens that become resident by it (0 if they were)."""

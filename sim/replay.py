@@ -344,9 +344,8 @@ class State:
             entries.append(Entry(i, c, m, kind, generates))
             latest_arrival = max(latest_arrival, self.arrival_ticks[i])
             self._set_kv(i, m + c)
-            if self.prefixes is not None and self.prefixes.names[i] is not None and not self.prefixes.attached[i]:
-                if m + c >= self.prefixes.tokens[i]:
-                    self._share(i)
+            if self.prefixes is not None and self.prefixes.can_attach(i, m + c):
+                self._share(i)
             if generates:
                 generating.append(i)
         if not entries and not rules.allow_empty:
@@ -464,14 +463,13 @@ def finish(state: State, schedule: Schedule, records: Sequence[BatchRecord]) -> 
     for record in records:
         for entry in record.entries:
             processed[entry.request] += entry.tokens
-    refilled = tuple(
-        max(0, c + state.given_kv[i] - (state.inputs[i] + state.generated[i] - 1))
-        if state.generated[i]
-        else min(c, state.dropped_kv[i])
-        for i, c in enumerate(processed)
-    )
+    refilled = []
+    for i, c in enumerate(processed):
+        sequence = state.inputs[i] + state.generated[i]
+        again = c + state.given_kv[i] - (sequence - 1) if state.generated[i] else min(c, state.dropped_kv[i])
+        refilled.append(max(0, again))
     return Replay(state.instance, schedule, tuple(records), state.now_ticks, tuple(state.first_token_ticks),
-                  tuple(state.completed_ticks), tuple(state.preemptions), refilled)  # fmt: skip
+                  tuple(state.completed_ticks), tuple(state.preemptions), tuple(refilled))  # fmt: skip
 
 
 def replay(

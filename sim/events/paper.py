@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.admission.asis import AsIs
+from sim.admission.pf import PreemptionFree
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
 from sim.cost.runs import RunTimer
@@ -48,9 +50,11 @@ def traits_of(scheduler: object) -> Traits | None:
         return None
     assert isinstance(scheduler, PaperScheduler)
     victims = {nrf.order: False, srf.order: True}
-    if scheduler.order not in victims:
+    plain = scheduler.rank is None and not scheduler.needs_swap
+    if not plain or scheduler.order not in victims or type(scheduler.admission) not in (AsIs, PreemptionFree):
         return None
-    return Traits(scheduler.token_budget, scheduler.CHUNKED, kind is Sarathi, scheduler.preemption_free,
+    preemption_free = type(scheduler.admission) is PreemptionFree
+    return Traits(scheduler.token_budget, scheduler.CHUNKED, kind is Sarathi, preemption_free,
                   victims[scheduler.order])  # fmt: skip
 
 

@@ -291,9 +291,9 @@ class State:
             self.unfinished -= 1
         swapped_in: set[int] = set()
         for i in batch.swap_in:
+            link = self._link(i, j)
             if self.host_kv[i] == 0 or i in touched or i in swapped_in:
                 raise RuleError("swap-host", "only a request with KVs in host memory can be swapped in", j, i)
-            link = self._link(i, j)
             serial_ticks, beside_ticks = link.add(link.transfer_ticks(self.host_kv[i]), serial_ticks, beside_ticks)
             self.received[i] = False
             self._set_kv(i, self.host_kv[i])

@@ -58,8 +58,8 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def add_workload(parser: argparse.ArgumentParser) -> None:
     """An instance file, a shipped name, or --trace with its options."""
     parser.add_argument("instance", nargs="?", metavar="INSTANCE", help="instance file (YAML or JSON) or shipped name")
-    group = parser.add_argument_group("workload from a trace")
-    group.add_argument("--trace", metavar="FILE", help="trace file, instead of INSTANCE")
+    parser.add_argument("--trace", metavar="FILE", help="trace file or shipped excerpt, instead of INSTANCE")
+    group = parser.add_argument_group("workload", "what becomes of the requests and limits that were read")
     group.add_argument("--first", type=integer(1), metavar="N", help="only the first N requests")
     group.add_argument("--window", metavar="A:B", help="only arrivals from A to B seconds")
     group.add_argument("--rate-scale", type=number(0, exclusive=True), default=1.0, metavar="X",
@@ -67,10 +67,16 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--output-scale", type=number(0, exclusive=True), default=1.0, metavar="X",
                        help="outputs X times as long")  # fmt: skip
     group.add_argument("--max-tokens", type=integer(2), metavar="T", help="trim prompts so that I + O <= T")
+    group.add_argument("--arrivals", metavar="PROCESS", help="draw other arrivals: constant:RATE, poisson:RATE or "
+                       "gamma:RATE:CV, in requests per second")  # fmt: skip
+    group.add_argument("--offline", action="store_true", help="all requests arrive at time 0")
     group.add_argument("--kv-capacity", type=integer(1), metavar="M", help="KV tokens that fit in memory")
-    group.add_argument("--token-budget", type=integer(1), default=4096, metavar="C", help="tokens per batch (4096)")
+    group.add_argument("--kv-scale", type=number(0, exclusive=True), default=1.0, metavar="X", help="X times as many")
+    group.add_argument(
+        "--token-budget", type=integer(1), metavar="C", help="tokens per batch (a trace's default: 4096)"
+    )
     group.add_argument("--cost-model", default=None, metavar="NAME", help=f"default {DEFAULT_COST_MODEL}")
-    parser.add_argument("--offline", action="store_true", help="all requests arrive at time 0")
+    group.add_argument("--drop-empty", action="store_true", help="leave out a trace's rows without tokens")
     parser.add_argument("--drop-infeasible", action="store_true", help="leave out requests that can never fit in M")
 
 
@@ -113,24 +119,21 @@ def load_workload(args: argparse.Namespace) -> Instance:
     """
     if (args.instance is None) == (args.trace is None):
         raise InputError("give an INSTANCE (file or shipped name) or --trace FILE, one of the two")
-    if args.trace is None:
-        instance = load_instance(args.instance)
-    else:
-        from sim.workload import TraceOptions, instance_from_trace
+    from sim.workload import TraceOptions, instance_from_trace, shape_instance
 
-        if args.kv_capacity is None:
-            raise InputError("a trace needs --kv-capacity M, the KV tokens that fit in memory")
-        options = TraceOptions(
-            args.kv_capacity, args.token_budget, args.cost_model or DEFAULT_COST_MODEL, args.first,
-            _window(args.window), args.rate_scale, args.output_scale, args.max_tokens, args.offline,
-        )  # fmt: skip
-        instance = instance_from_trace(args.trace, options)
-    if args.cost_model is not None:
-        instance = instance.replace(cost_model=args.cost_model)
-    if args.offline:
-        requests = tuple(replace(r, arrival_ns=0) for r in instance.requests)
-        instance = instance.replace(requests=requests)
-    return instance
+    arrivals = None
+    if args.arrivals is not None:
+        from sim.generate import parse_arrivals
+
+        arrivals = parse_arrivals(args.arrivals, "--arrivals")
+    options = TraceOptions(
+        args.kv_capacity, args.token_budget, args.cost_model, args.first, _window(args.window), args.rate_scale,
+        args.output_scale, args.max_tokens, args.offline, args.kv_scale, arrivals, args.seed, args.drop_empty,
+    )  # fmt: skip
+    if args.trace is not None:
+        return instance_from_trace(args.trace, options)
+    instance = load_instance(args.instance)
+    return instance if options == TraceOptions(seed=args.seed) else shape_instance(instance, options, args.instance)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:

@@ -34,3 +34,27 @@ def test_unknown_scheduler_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["simulate", "paper-7.2-i0032", "--schedulers", "vlm"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "did you mean 'vllm'" in error
+
+
+def test_generated_traces_and_instances_simulate_alike(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    draw = ["generate", "--requests", "20", "--input-tokens", "uniform:10:90", "--output-tokens", "30",
+            "--arrivals", "poisson:50", "--seed", "5", "--kv-capacity", "500", "--out"]  # fmt: skip
+    trace, instance = tmp_path / "w.csv", tmp_path / "w.yaml"
+    assert main([*draw, str(trace)]) == main([*draw, str(instance)]) == 0
+    assert main(["simulate", "--trace", str(trace), "--kv-capacity", "500"]) == 0
+    from_trace = capsys.readouterr().out
+    assert main(["simulate", str(instance)]) == 0
+    assert capsys.readouterr().out == from_trace
+
+
+def test_generate_says_what_it_needs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    draw = ["generate", "--requests", "2", "--input-tokens", "3", "--output-tokens", "30", "--out"]
+    assert main([*draw, str(tmp_path / "w.txt")]) == 2
+    assert main([*draw, str(tmp_path / "w.yaml")]) == 2
+    assert main([*draw, str(tmp_path / "missing" / "w.csv")]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+
+
+def test_options_shape_instances_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "paper-7.2-i0032", "--schedulers", "vllm", "--kv-scale", "4"]) == 0
+    assert " 0         0" in capsys.readouterr().out

@@ -35,3 +35,38 @@ def test_roofline_refuses_unknown_names(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["roofline", "--gpu", "a10"]) == 2
     assert main(["roofline", "--tp", "3"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def write_engine_log(path: Path) -> None:
+    """Forty batches of a made-up engine: max(9, 6 + 0.06 T) + 0.001 D ms."""
+    lines = ["n_p,n_d,T,Q,P,D,ms"]
+    for i in range(40):
+        fill, steps, reads = (37 * i) % 500, 1 + i % 7, 100 * (1 + i % 5)
+        tokens = fill + steps
+        ms = max(9.0, 6 + 0.06 * tokens) + 0.001 * steps * reads
+        lines.append(f"{int(fill > 0)},{steps},{tokens},{fill**2},0,{steps * reads},{ms}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_calibrate_command_on_an_engine_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log, out, report = tmp_path / "log.csv", tmp_path / "mine.json", tmp_path / "report.json"
+    write_engine_log(log)
+    code = main(["calibrate", str(log), "--kind", "max-affine", "--name", "mine", "--out", str(out), "--json",
+                 str(report)])  # fmt: skip
+    text = capsys.readouterr().out
+    assert code == 0 and "whole batch" in text and "held-out" in text
+    errors = {row["rows"]: row["mean"] for row in json.loads(report.read_text())["fit"]["errors"]}
+    assert errors["held-out"] < 0.01
+    document = json.loads(out.read_text())
+    assert document["fit"]["command"] == "servebound calibrate log.csv --kind max-affine --out mine.json"
+    assert str(tmp_path) not in out.read_text()
+    assert main(["breakeven", "--cost-model", str(out)]) == 0
+
+
+def test_calibrate_errors_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    write_engine_log(log)
+    assert main(["calibrate", str(log), "--llm", "llama2-7b"]) == 2
+    assert main(["calibrate", str(tmp_path / "none.csv")]) == 2
+    assert main(["calibrate", str(log), "--out", str(tmp_path / "no" / "where.json")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 3

@@ -79,7 +79,8 @@ class PaperEvents:
         self.free_blocks = instance.kv_blocks
         self.max_running = instance.max_num_seqs or len(self.inputs)
         self.now_ticks = 0
-        self.sequence = 0
+        self.sequence = self.front = 0
+        """Last places given out at the end and at the front of requests that are otherwise equal."""
         self.start_ns: int | None = None
         self.runs: list[Run] = []
 
@@ -103,11 +104,12 @@ class PaperEvents:
             self.decoders.leave(i)
         preempt = self._evict_for_decodes(held_back)
         repeat = 1
-        if not preempt and not (held_back and self.traits.shortest_first):
+        if not preempt and not held_back:
             repeat = self._steps(cut_at_arrival=True)
         self._emit(repeat, True, (), preempt)
-        for i in held_back:
-            self._join(i)
+        for i in reversed(held_back):
+            self.front -= 1
+            self.decoders.join(i, self._key(i, self.front))
         return True
 
     def _decode_first(self) -> bool:
@@ -193,7 +195,7 @@ class PaperEvents:
             return ()
         preempt: list[int] = []
         while self.decoders.new_blocks() > self.free_blocks:
-            if self.fills:
+            if self.fills and not self._fill_is_safe():
                 i = self.fills.pop()[0]
                 self.free_blocks += self._held(i)
             elif held_back:
@@ -205,6 +207,10 @@ class PaperEvents:
             self.evicted.append(i)
             preempt.append(i)
         return tuple(preempt)
+
+    def _fill_is_safe(self) -> bool:
+        """SRF: whether the last fill has processed more than the last decoder (whose newest token counts)."""
+        return self.traits.shortest_first and self.fills[-1][2] > self.decoders.kv(self.decoders.order[-1]) + 1
 
     def _steps(self, cut_at_arrival: bool) -> int:
         """Decode steps until someone is complete, memory is full, or an arrival that may be admitted."""
@@ -260,11 +266,11 @@ class PaperEvents:
         self.free_blocks += self.instance.blocks(self.inputs[i] + self.outputs[i] - 1)
 
     def _join(self, i: int) -> None:
-        self.decoders.join(i, self._key(i))
-
-    def _key(self, i: int) -> Key:
         self.sequence += 1
+        self.decoders.join(i, self._key(i, self.sequence))
+
+    def _key(self, i: int, place: int) -> Key:
         arrival = 0 if self.traits.decode_first else self.arrival_ticks[i]
         if self.traits.shortest_first:
-            return (self.decoders.steps - self.inputs[i] - self.generated[i], arrival, self.sequence)
-        return (arrival, self.sequence)
+            return (self.decoders.steps - self.inputs[i] - self.generated[i], arrival, place)
+        return (arrival, place)

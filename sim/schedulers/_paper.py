@@ -54,7 +54,7 @@ class PaperScheduler:
 
     def __init__(self, instance: Instance, options: Options) -> None:
         parameters = options.read(Parameters())
-        self.instance = instance
+        self.instance, self.options = instance, options
         self.token_budget = min(parameters.token_budget or self.TOKEN_BUDGET, instance.token_budget)
         self.max_running = instance.max_num_seqs or len(instance.requests)
         self.order = load_victim_rule(options.victim, parameters.seed)

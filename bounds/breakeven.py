@@ -24,6 +24,7 @@ from sim.instance import Instance
 
 _ZERO: Quadratic = (0, 0, 0)
 _ONE: Quadratic = (1, 0, 0)
+_REFILL: Quadratic = (1, 1, 0)
 SMALLEST_KV_TOKENS = 1
 """A request that generated a token holds at least one KV."""
 
@@ -177,15 +178,15 @@ def sides_ms(cost: CostModel, kv_tokens: int, base_tokens: int | None = None) ->
     x = Fraction(kv_tokens)
     per_layer = Fraction(1, 10**11 * cost.layers)
     terms = {
-        "refill, whole batch": _signed(cost, 1, _fill((1, 1, 0))),
-        "refill, added tokens": _added(cost, False, base_tokens),
-        "refill, added tokens and entry": _added(cost, True, base_tokens),
-        "decode batch saved": _signed(cost, 1, _DECODE),
+        "refill, whole batch": signed_terms(cost, 1, fill(_REFILL)),
+        "refill, added tokens": added_terms(cost, _REFILL, False, base_tokens),
+        "refill, added tokens and entry": added_terms(cost, _REFILL, True, base_tokens),
+        "decode batch saved": signed_terms(cost, 1, _DECODE),
     }
     return {label: float(evaluate(parts, x) * per_layer) for label, parts in terms.items()}
 
 
-_FeatureQuadratics = Mapping[str, Quadratic]
+FeatureQuadratics = Mapping[str, Quadratic]
 
 
 def _square(linear: Quadratic) -> Quadratic:
@@ -197,36 +198,49 @@ def _plus(first: Quadratic, second: Quadratic) -> Quadratic:
     return first[0] + second[0], first[1] + second[1], first[2] + second[2]
 
 
-def _fill(tokens: Quadratic) -> _FeatureQuadratics:
+def fill(tokens: Quadratic) -> FeatureQuadratics:
     """A batch that fills one request of so many tokens (a linear function of x)."""
     return {"batch": _ONE, "prefill_batch": _ONE, "n_prefill": _ONE, "tokens": tokens,
             "prefill_square": _square(tokens)}  # fmt: skip
 
 
-_DECODE: _FeatureQuadratics = {
+_DECODE: FeatureQuadratics = {
     "batch": _ONE, "decode_batch": _ONE, "n_decode": _ONE, "tokens": _ONE, "decode_reads": (0, 1, 0),
 }  # fmt: skip
 
 
 def _literal_terms(cost: CostModel) -> list[SignedMax]:
-    return _signed(cost, 1, _fill((1, 1, 0))) + _signed(cost, -1, _DECODE)
+    return signed_terms(cost, 1, fill(_REFILL)) + signed_terms(cost, -1, _DECODE)
 
 
 def _marginal_terms(cost: CostModel, entry_charge: bool, base_tokens: int | None) -> list[SignedMax]:
-    return _added(cost, entry_charge, base_tokens) + _signed(cost, -1, _DECODE)
+    return added_terms(cost, _REFILL, entry_charge, base_tokens) + signed_terms(cost, -1, _DECODE)
 
 
-def _added(cost: CostModel, entry_charge: bool, base_tokens: int | None) -> list[SignedMax]:
-    """What a refill of x + 1 tokens adds to a batch that fills another request."""
-    base = _fill((0, 1, 0) if base_tokens is None else (base_tokens, 0, 0))
-    refill: _FeatureQuadratics = {"tokens": (1, 1, 0), "prefill_square": (1, 2, 1)}
+def added_terms(cost: CostModel, tokens: Quadratic, entry_charge: bool, base_tokens: int | None) -> list[SignedMax]:
+    """What filling so many tokens adds to a batch that fills another request.
+
+    Parameters
+    ----------
+    cost
+        Any cost model.
+    tokens
+        Tokens filled, a linear function of x.
+    entry_charge
+        Whether the charge per prefill entry is counted.
+    base_tokens
+        Tokens of the other fill; None for x of them.
+    """
+    base = fill((0, 1, 0) if base_tokens is None else (base_tokens, 0, 0))
+    refill: FeatureQuadratics = {"tokens": tokens, "prefill_square": _square(tokens)}
     if entry_charge:
         refill = {**refill, "n_prefill": _ONE}
     both = {f: _plus(base.get(f, _ZERO), refill.get(f, _ZERO)) for f in Features._fields}
-    return _signed(cost, 1, both) + _signed(cost, -1, base)
+    return signed_terms(cost, 1, both) + signed_terms(cost, -1, base)
 
 
-def _signed(cost: CostModel, sign: int, features: _FeatureQuadratics) -> list[SignedMax]:
+def signed_terms(cost: CostModel, sign: int, features: FeatureQuadratics) -> list[SignedMax]:
+    """Plus or minus the time of a batch whose features are quadratics in x, in ticks."""
     terms: list[SignedMax] = []
     for group in cost.groups:
         parts = []

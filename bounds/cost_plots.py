@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bounds.breakeven import Breakeven, sides_ms
+from bounds.five_minute import FiveMinute, Reuses, break_even_s
+from bounds.swap import Comparison, gpu_read_ms, recompute_ms
+from sim.cost.model import CostModel
 from sim.cost.roofline import OperatorCost
 from sim.cost.setups import Setup
-from sim.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,22 +29,18 @@ def new_axes(ax: Axes | None) -> Axes:
 
 
 def save_plot(ax: Axes, folder: Path, name: str) -> Path:
-    """Save a figure as ``name``.png in a folder, which is made if missing.
+    """Save the figure of some axes as ``name``.png in a folder, which is made if missing.
 
     Raises
     ------
     InputError
         If the folder or the file cannot be written.
     """
-    path = folder / f"{name}.png"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        figure.savefig(path, dpi=120)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
-    return path
+    from bounds.plot import save_figure
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return save_figure(figure, folder, name)
 
 
 def plot_breakeven(found: Breakeven, *, ax: Axes | None = None, kv_tokens: Sequence[int] | None = None) -> Axes:
@@ -91,4 +89,51 @@ def plot_roofline(setup: Setup, costs: dict[str, list[OperatorCost]], *, ax: Axe
     ax.set_ylabel("attainable rate (TFLOPS)")
     ax.set_title(f"Roofline, {setup.name}: left of the dotted line memory binds")
     ax.legend(loc="lower right", fontsize=8)
+    return ax
+
+
+def plot_swap(cost: CostModel, setup: Setup, found: Sequence[Comparison], *, ax: Axes | None = None) -> Axes:
+    """Time to get m KVs back: recomputed, swapped in over each link, or never dropped (paper, figure 8)."""
+    ax = new_axes(ax)
+    ms = sorted({round(10 ** (i / 10)) for i in range(46)})
+    ax.plot(ms, [recompute_ms(cost, m) for m in ms], color="#000000", linewidth=2, label="recompute, own batch")
+    ax.plot(ms, [recompute_ms(cost, m, joined=True) for m in ms], color="#000000", linestyle="--",
+            label="recompute, joining a batch")  # fmt: skip
+    for one, colour in zip(found, OKABE_ITO, strict=False):
+        ax.plot(ms, [one.swap.time_ms(m) for m in ms], color=colour, label=f"swap in, {one.swap.link.title}")
+    ax.plot(ms, [gpu_read_ms(setup, m) for m in ms], color="#999999", linestyle=":", label="read from GPU memory")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("KVs needed again, m (tokens)")
+    ax.set_ylabel("time, whole LLM (ms)")
+    how = "".join([
+        "" if found[0].swap.trips == 1 else ", out and in",
+        "" if found[0].swap.block_tokens is None else f", blocks of {found[0].swap.block_tokens}",
+    ]) if found else ""  # fmt: skip
+    ax.set_title(f"Recompute or swap, {cost.name}{how}")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def plot_five_minute(found: FiveMinute, seen: Reuses, *, ax: Axes | None = None) -> Axes:
+    """Reuse intervals of a schedule under the break-even interval T_break(m) (paper, figure 15)."""
+    import numpy as np
+
+    ax = new_axes(ax)
+    largest = int(seen.kv_tokens.max()) if found.count else 1000
+    ms = sorted({round(largest ** (i / 60)) for i in range(61)})
+    capacity = found.kv_capacity_tokens
+    for joined, style, label in ((False, "-", "own batch"), (True, "--", "joining a batch")):
+        ax.plot(ms, [break_even_s(found.cost, m, capacity, joined=joined) for m in ms], color="#D55E00",
+                linestyle=style, label=f"break-even T_break(m), {label}")  # fmt: skip
+    if found.count:
+        pick = np.random.default_rng(0).permutation(found.count)[:4000]
+        ax.scatter(seen.kv_tokens[pick], np.maximum(seen.interval_s[pick], 1e-6), s=6, color="#0072B2", alpha=0.4,
+                   linewidths=0, label=f"reuse ({min(found.count, 4000):,} of {found.count:,})")  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("KVs reused, m (tokens)")
+    ax.set_ylabel("interval (s)")
+    ax.set_title(f"Five-minute rule, {found.cost.name}, {found.scheduler}")
+    ax.legend(fontsize=8)
     return ax

@@ -125,3 +125,12 @@ def grade(measured: float, published: float, *, tolerance: float = 0.15) -> str:
     if abs(measured - published) <= tolerance * abs(published):
         return REPRODUCED
     return DIRECTION if measured * published > 0 else NOT_REPRODUCED
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """The least favourable of several verdicts.
+
+    >>> worst(["reproduced", "direction only"])
+    'direction only'
+    """
+    return max(verdicts, key=[REPRODUCED, DIRECTION, NOT_REPRODUCED].index)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from sim.cost.model import CostModel
 from sim.engine import simulate
+from sim.errors import InputError
 from sim.instance import Instance
 from sim.registry import names
 from sim.replay import Replay, RuleError, Rules, replay
@@ -25,7 +26,7 @@ def heuristic_schedules(instance: Instance, cost: CostModel, rules: Rules) -> It
             run = simulate(instance, name, cost=cost)
             if not run.stalled and not run.infeasible:
                 yield name, replay(instance, run.replay.schedule, rules=rules, cost=cost)
-        except RuleError:
+        except (RuleError, InputError):  # breaks these rules, or does not take this suffix
             continue
     serial = serial_schedule(instance, rules)
     if serial is not None:

@@ -38,13 +38,13 @@ def test_published_coefficients_are_whole_ticks() -> None:
     """Table of coefficients in ms per layer (Kim et al.'s public simulator), as printed."""
     published = {
         "linear/llama2-7b-a100": (32, {
-            "prefill_square": "1.6773e-7", "prefill_batch": "0.0926", "n_prefill": "0.001534", "prefill_reads": "9.224e-6",
-            "decode_reads": "8.513e-6", "decode_batch": "0.01921", "n_decode": "0.00074", "tokens": "0.00191",
-            "batch": "0.06486"}),
+            "prefill_square": "1.6773e-7", "prefill_batch": "0.0926", "n_prefill": "0.001534",
+            "prefill_reads": "9.224e-6", "decode_reads": "8.513e-6", "decode_batch": "0.01921", "n_decode": "0.00074",
+            "tokens": "0.00191", "batch": "0.06486"}),
         "linear/llama3-70b-4xa100": (80, {
-            "prefill_square": "4.309e-8", "prefill_batch": "0.2112", "n_prefill": "9.03e-4", "prefill_reads": "3.805e-7",
-            "decode_reads": "1.222e-6", "decode_batch": "0.081", "n_decode": "3.92e-4", "tokens": "0.002",
-            "batch": "0.159"}),
+            "prefill_square": "4.309e-8", "prefill_batch": "0.2112", "n_prefill": "9.03e-4",
+            "prefill_reads": "3.805e-7", "decode_reads": "1.222e-6", "decode_batch": "0.081", "n_decode": "3.92e-4",
+            "tokens": "0.002", "batch": "0.159"}),
     }  # fmt: skip
     for name, (layers, coefficients) in published.items():
         assert name in cost_model_names()

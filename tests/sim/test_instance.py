@@ -138,7 +138,7 @@ def test_blocks() -> None:
 def test_infeasible_requests_are_named() -> None:
     instance = Instance((Request(4, 2), Request(9, 3, id="big")), 10)
     assert instance.infeasible() == (1,)
-    with pytest.raises(InputError, match="request big.*I=9 O=3.*11 KV tokens.*kv_capacity_tokens = 10"):
+    with pytest.raises(InputError, match=r"request big.*I=9 O=3.*11 KV tokens.*kv_capacity_tokens = 10"):
         instance.require_feasible()
 
 
@@ -205,7 +205,8 @@ def test_keys_that_are_no_text(key: object) -> None:
 @pytest.mark.parametrize("entries", [
     [{"input_tokens": 1, "output_tokens": 1, "id": "a"}] * 2,
     [{"input_tokens": 1, "output_tokens": 1, "id": "1"}, {"input_tokens": 1, "output_tokens": 1}],
-    [{"input_tokens": 1, "output_tokens": 1, "id": "a", "count": 2}, {"input_tokens": 1, "output_tokens": 1, "id": "a-1"}],
+    [{"input_tokens": 1, "output_tokens": 1, "id": "a", "count": 2},
+     {"input_tokens": 1, "output_tokens": 1, "id": "a-1"}],
 ])  # fmt: skip
 def test_ids_are_unique(entries: list[dict[str, Any]]) -> None:
     with pytest.raises(InputError, match="used twice"):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
+from bounds.cli_options import require_writable
 from sim.errors import InputError
 from sim.registry import names
 
@@ -62,7 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     first = words[0] if words and not words[0].startswith("-") else None
     known = {name.replace("_", "-") for name in names("bounds.commands")}
     try:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         args = build_parser(first if first in known else None).parse_args(words)
+        require_writable(getattr(args, "json", None))
         return int(args.run(args))
     except InputError as error:
         print(f"servebound: {error}", file=sys.stderr)

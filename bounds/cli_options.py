@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sim.cost.model import load_cost_model
 from sim.errors import InputError
 from sim.instance import DEFAULT_COST_MODEL, Instance, load_instance
 
@@ -92,12 +93,27 @@ def write_json(data: dict[str, Any], target: str | None) -> None:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Replace a file in one step."""
+    """Replace a file in one step; see `write_bytes`."""
+    write_bytes(text.encode("utf-8"), path)
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Replace a file in one step, also behind a link; a device or a pipe is written to.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        path = path.resolve() if path.is_symlink() else path
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".servebound-")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
             umask = os.umask(0)
             os.umask(umask)
             os.chmod(temporary, 0o666 & ~umask)
@@ -107,6 +123,48 @@ def write_text(text: str, path: Path) -> None:
             raise
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+
+
+def require_writable(target: str | Path | None) -> None:
+    """Refuse an output file that cannot be written, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If its folder is missing or closed, or it is a folder itself.
+    """
+    if target is None or str(target) == "-":
+        return
+    path = Path(target)
+    try:
+        if path.is_dir():
+            rule = "is a folder, not a file"
+        elif not path.parent.is_dir():
+            rule = f"there is no folder {str(path.parent)!r}"
+        elif not os.access(path if path.exists() and not path.is_file() else path.parent, os.W_OK):
+            rule = "permission denied"
+        else:
+            return
+    except OSError as error:
+        rule = str(error.strerror)
+    raise InputError(f"cannot be written: {rule}", source=str(path))
+
+
+def require_cost_model(instance: Instance, source: str | None) -> Instance:
+    """The instance, once its cost model is known to be there.
+
+    Raises
+    ------
+    InputError
+        Naming the instance's file where the name in it is wrong.
+    """
+    try:
+        load_cost_model(instance.cost_model)
+    except InputError as error:
+        if error.source is not None:
+            raise
+        raise InputError(error.rule, source=source, field=error.field, value=instance.cost_model) from None
+    return instance
 
 
 def load_workload(args: argparse.Namespace) -> Instance:
@@ -131,9 +189,12 @@ def load_workload(args: argparse.Namespace) -> Instance:
         args.output_scale, args.max_tokens, args.offline, args.kv_scale, arrivals, args.seed, args.drop_empty,
     )  # fmt: skip
     if args.trace is not None:
-        return instance_from_trace(args.trace, options)
-    instance = load_instance(args.instance)
-    return instance if options == TraceOptions(seed=args.seed) else shape_instance(instance, options, args.instance)
+        instance = instance_from_trace(args.trace, options)
+    else:
+        instance = load_instance(args.instance)
+        if options != TraceOptions(seed=args.seed):
+            instance = shape_instance(instance, options, args.instance)
+    return require_cost_model(instance, "--cost-model" if args.cost_model else args.instance)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:
@@ -143,8 +204,8 @@ def _window(text: str | None) -> tuple[float, float] | None:
         start, end = (float(part) for part in text.split(":"))
     except ValueError:
         start, end = 1.0, 0.0
-    if not 0 <= start < end < math.inf:
-        raise InputError("must be A:B in seconds with 0 <= A < B", field="--window", value=text)
+    if not 0 <= start < end <= 4.6e9:
+        raise InputError("must be A:B in seconds with 0 <= A < B <= 4.6e9", field="--window", value=text)
     return start, end
 
 

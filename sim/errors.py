@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _MISSING = object()
 _LONGEST_VALUE = 60
+_LONGEST_SOURCE = 250
 
 
 class InputError(ValueError):
@@ -36,5 +37,7 @@ class InputError(ValueError):
             if len(shown) > _LONGEST_VALUE:
                 shown = shown[: _LONGEST_VALUE - 3] + "..."
             place = f"{place} = {shown}" if place else shown
+        if source is not None and len(source) > _LONGEST_SOURCE:
+            source = source[: _LONGEST_SOURCE - 3] + "..."
         parts = [part for part in (source, place) if part]
         super().__init__(" ".join(": ".join([*parts, rule]).split()))

@@ -74,6 +74,9 @@ class Lengths:
         return np.clip(np.rint(values), 1, self.most).astype(np.int64)
 
 
+_LEAST, _MOST = 1e-9, 1e10
+"""Range of every parameter; beyond it the draws would leave what floats can hold."""
+
 _GAPS: dict[str, tuple[tuple[str, ...], Callable[..., Floats]]] = {
     "offline": ((), lambda rng, n: np.zeros(n)),
     "constant": (("rate",), lambda rng, n, rate: np.full(n, 1 / rate)),
@@ -140,11 +143,11 @@ def _parse(
     names = kinds[kind][0]
     try:
         parameters = tuple(float(part) for part in rest)
-        if len(parameters) != len(names) or not all(0 < p < math.inf for p in parameters):
+        if len(parameters) != len(names) or not all(_LEAST <= p <= _MOST for p in parameters):
             raise ValueError
     except ValueError:
         form = ":".join([kind, *(n.upper() for n in names)])
-        raise InputError(f"must be {form} with numbers > 0", field=field, value=text) from None
+        raise InputError(f"must be {form} with numbers from {_LEAST:g} to {_MOST:g}", field=field, value=text) from None
     return kind, parameters
 
 

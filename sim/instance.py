@@ -229,10 +229,11 @@ def load_instance(path: str | Path) -> Instance:
     64
     """
     file = Path(path)
-    if not file.exists():
+    if not exists(file):
+        if str(path) not in shipped_instances():
+            raise InputError("no such file, and not a shipped instance: " + unknown(str(path), shipped_instances()),
+                             source=str(path))  # fmt: skip
         shipped = resources.files("sim") / "data" / "instances" / f"{path}.yaml"
-        if not shipped.is_file():
-            raise InputError("no such file, and no shipped instance " + _shipped_hint(str(path)), source=str(path))
         return instance_from_dict(parse_text(shipped.read_text("utf-8"), str(path)), str(path))
     data = parse_text(read_text(file), str(path))
     instance = instance_from_dict(data, str(path))
@@ -240,6 +241,14 @@ def load_instance(path: str | Path) -> Instance:
     if beside.suffix == ".json" and beside.is_file():
         instance = instance.replace(cost_model=str(beside))
     return instance.replace(name=file.stem) if "name" not in data else instance
+
+
+def exists(file: Path) -> bool:
+    """Whether there is something of this name; a name that no file can have is not there."""
+    try:
+        return file.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def shipped_instances() -> list[str]:
@@ -383,10 +392,6 @@ def _known_keys(data: Mapping[Any, Any], known: tuple[str, ...], prefix: str) ->
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.3)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise InputError(f"unknown key; {hint}", field=f"{prefix}{key}")
-
-
-def _shipped_hint(name: str) -> str:
-    return "of that name; " + unknown(name, shipped_instances()) if len(name) < 80 else "of that name"
 
 
 def read_text(path: Path) -> str:

@@ -9,6 +9,8 @@ from types import ModuleType
 
 from sim.errors import InputError
 
+_LONGEST_NAME, _LONGEST_LIST = 80, 300
+
 
 def names(package: str) -> list[str]:
     """Names of the plug-in modules of a package, sorted; files starting with ``_`` are helpers and left out.
@@ -36,7 +38,15 @@ def load(package: str, name: str, *, what: str | None = None) -> ModuleType:
 
 
 def unknown(name: str, known: list[str]) -> str:
-    """Say that a name is unknown, with the nearest known one."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    """Say that a name is unknown, with the nearest known one, and the others where they fit on a line.
+
+    >>> unknown("nfr", ["nrf", "srf"])
+    "unknown name 'nfr'; did you mean 'nrf'? (known: nrf, srf)"
+    """
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4) if len(name) <= _LONGEST_NAME else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown name {name!r}{hint} (known: {', '.join(known)})"
+    listed = ", ".join(known)
+    if len(listed) > _LONGEST_LIST:
+        listed = f"{len(known)} names, see `servebound list`"
+    shown = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+    return f"unknown name {shown!r}{hint} (known: {listed})"

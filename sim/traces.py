@@ -22,7 +22,7 @@ from typing import Any
 
 from sim.clock import NS_PER_S
 from sim.errors import InputError
-from sim.instance import MAX_TOKENS, Request
+from sim.instance import MAX_TOKENS, Request, exists
 
 NS_PER_MS = 10**6
 
@@ -88,7 +88,7 @@ def shipped_traces() -> list[str]:
 def trace_path(name: str | Path) -> Path:
     """The file of a trace: the path itself, or the shipped excerpt of that name."""
     path = Path(name)
-    if not path.exists() and str(name) in shipped_traces():
+    if not exists(path) and str(name) in shipped_traces():
         return Path(str(resources.files("sim") / "data" / "traces" / f"{name}.csv"))
     return path
 

@@ -92,7 +92,7 @@ def _cut(requests: Iterable[Request], options: TraceOptions, source: str | None)
     if options.window_s is not None:
         start, end = (round(t * NS_PER_S) for t in options.window_s)
         requests = (replace(r, arrival_ns=r.arrival_ns - start) for r in requests if start <= r.arrival_ns < end)
-    kept = list(islice(requests, options.first or MAX_REQUESTS + 1))
+    kept = list(islice(requests, min(options.first or MAX_REQUESTS + 1, MAX_REQUESTS + 1)))
     if not kept:
         raise InputError("no requests in this window", source=source)
     if len(kept) > MAX_REQUESTS:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bounds.breakeven import Breakeven, breakeven
-from bounds.cli_options import integer, write_json
+from bounds.cli_options import integer, require_cost_model, write_json
 from sim.cost import cost_model_names, load_cost_model
 from sim.instance import DEFAULT_COST_MODEL, Instance, load_instance
 
@@ -32,6 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the table, write JSON and figures."""
     instance = None if args.instance is None else load_instance(args.instance)
+    if instance is not None and not args.cost_model:
+        require_cost_model(instance, args.instance)
     found = [breakeven(load_cost_model(name), base_tokens=args.base_tokens) for name in _names(args, instance)]
     if args.json != "-":
         _print(found, instance)

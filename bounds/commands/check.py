@@ -9,7 +9,7 @@ import argparse
 import sys
 from typing import Any
 
-from bounds.cli_options import add_common, write_json
+from bounds.cli_options import add_common, require_cost_model, write_json
 from sim.instance import load_instance
 from sim.replay import Replay, RuleError, Rules, replay
 from sim.schedule import load_schedule
@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     instance = load_instance(args.instance)
     if args.cost_model is not None:
         instance = instance.replace(cost_model=args.cost_model)
+    require_cost_model(instance, "--cost-model" if args.cost_model else args.instance)
     schedule, claimed = load_schedule(args.schedule, instance)
     rules = Rules(allow_empty=args.allow_empty)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 from bounds.cli_options import add_common, add_workload, load_workload, write_json
 from bounds.table import format_table
 from sim.engine import Simulation, simulate
+from sim.errors import InputError
 from sim.instance import SCHEMA_VERSION, Instance
 from sim.metrics import summary
 from sim.schedulers import parse_name
@@ -27,6 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate, print a row per scheduler, write what was asked for."""
     names = [name for name in args.schedulers.split(",") if name]
+    if not names:
+        raise InputError("name at least one scheduler", field="--schedulers", value=args.schedulers)
     for name in names:
         parse_name(name)
     instance = load_workload(args)

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.clock import ticks_from_ms
 from sim.errors import InputError
-from sim.instance import SCHEMA_VERSION, read_text, unique_pairs
+from sim.instance import SCHEMA_VERSION, exists, read_text, unique_pairs
 from sim.registry import unknown
 
 
@@ -218,10 +218,10 @@ def load_cost_model(name: str) -> CostModel:
     InputError
         If there is neither, or the file is broken.
     """
-    shipped = resources.files("sim.cost") / "data" / (name.replace("/", "--") + ".json")
-    if shipped.is_file():
+    if name in _shipped_files():
+        shipped = resources.files("sim.cost") / "data" / (name.replace("/", "--") + ".json")
         text, source = shipped.read_text("utf-8"), name
-    elif Path(name).is_file():
+    elif exists(Path(name)):
         text, source = read_text(Path(name)), name
     elif name.startswith("roofline/"):
         from sim.cost.roofline import roofline_cost_model
@@ -234,7 +234,7 @@ def load_cost_model(name: str) -> CostModel:
         data = json.loads(text, parse_float=Decimal, object_pairs_hook=unique_pairs)
     except InputError as error:
         raise InputError(error.rule, source=source, field=error.field) from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"is not JSON: {error}", source=source) from None
     return cost_model_from_dict(data, source)
 
@@ -247,6 +247,12 @@ def cost_model_names() -> list[str]:
     """
     from sim.cost.setups import all_setups
 
+    return sorted(_shipped_files()) + sorted(f"roofline/{setup.name}" for setup in all_setups())
+
+
+@cache
+def _shipped_files() -> frozenset[str]:
     folder = resources.files("sim.cost") / "data"
-    shipped = [f.name.removesuffix(".json").replace("--", "/") for f in folder.iterdir() if f.name.endswith(".json")]
-    return sorted(shipped) + sorted(f"roofline/{setup.name}" for setup in all_setups())
+    return frozenset(
+        f.name.removesuffix(".json").replace("--", "/") for f in folder.iterdir() if f.name.endswith(".json")
+    )

@@ -49,7 +49,9 @@ def judge(rows: Sequence[Row]) -> list[Verdict]:
         )
         if cost_model == PUBLISHED:
             own_metric = max(
-                cell["vllm", i, o]["tpot_restart_ms"] / cell["sarathi", i, o]["tpot_restart_ms"] for i, o in pairs if o > 1
+                cell["vllm", i, o]["tpot_restart_ms"] / cell["sarathi", i, o]["tpot_restart_ms"]
+                for i, o in pairs
+                if o > 1
             )
     growth = all(
         at[s, i, a, KV_CAPACITY, PUBLISHED]["preemptions"] <= at[s, i, b, KV_CAPACITY, PUBLISHED]["preemptions"]

@@ -88,7 +88,9 @@ def figures(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     published = [r for r in rows if r["cost_model"] == PUBLISHED]
     for ax, i in zip(axes, DRAWN, strict=True):
         for name in [s for b in BASES for s in (b, f"{b}_pf")]:
-            mine = sorted((r["M"], r["makespan_ms"] / 1000) for r in published if r["scheduler"] == name and r["I"] == i)
+            mine = sorted(
+                (r["M"], r["makespan_ms"] / 1000) for r in published if r["scheduler"] == name and r["I"] == i
+            )
             ax.plot(*zip(*mine, strict=True), color=COLOURS[name], marker=MARKERS[name], label=name,
                     linestyle="--" if name.endswith("_pf") else "-")  # fmt: skip
         bound = sorted({(r["M"], r["lower_bound_ms"] / 1000) for r in published if r["I"] == i})

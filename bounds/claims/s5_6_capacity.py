@@ -38,8 +38,8 @@ def measure(**cell: Any) -> list[Row]:
 def best_ratio(rows: Sequence[Row], base: str, kv_capacity: int, cost_model: str = PUBLISHED) -> float:
     """Largest makespan of the preemption-free version over the preempting one, over I."""
     at = index(rows)
-    return max(at[f"{base}_pf", i, OUTPUTS, kv_capacity, cost_model]["makespan_ms"]
-               / at[base, i, OUTPUTS, kv_capacity, cost_model]["makespan_ms"] for i in sorted({r["I"] for r in rows}))  # fmt: skip
+    return max(float(at[f"{base}_pf", i, OUTPUTS, kv_capacity, cost_model]["makespan_ms"]
+               / at[base, i, OUTPUTS, kv_capacity, cost_model]["makespan_ms"]) for i in sorted({r["I"] for r in rows}))  # fmt: skip
 
 
 def judge(rows: Sequence[Row]) -> list[Verdict]:

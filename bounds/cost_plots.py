@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bounds.breakeven import Breakeven, sides_ms
 from bounds.five_minute import FiveMinute, Reuses, break_even_s
+from bounds.roofline import Bar, Measured
 from bounds.swap import Comparison, gpu_read_ms, recompute_ms
 from sim.cost.model import CostModel
 from sim.cost.roofline import OperatorCost
@@ -67,28 +68,64 @@ def plot_breakeven(found: Breakeven, *, ax: Axes | None = None, kv_tokens: Seque
     return ax
 
 
-def plot_roofline(setup: Setup, costs: dict[str, list[OperatorCost]], *, ax: Axes | None = None) -> Axes:
-    """The roofline of a GPU with the least time of every operator of some batches on it (paper, figure 7).
+_OPERATORS = ("QKV_proj", "O_proj", "UG_proj", "D_proj", "prefill attention", "decode attention", "elementwise")
 
-    Points lie on the roof by construction; their height is the FLOPS that the data sheet allows at that intensity.
-    """
+
+def plot_roofline(
+    setup: Setup,
+    costs: dict[str, list[OperatorCost]],
+    measured: Sequence[Measured] = (),
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """The roofline of a GPU, with measured operators below it, or batches on it where none are given (figure 7)."""
     ax = new_axes(ax)
     peak, bandwidth = setup.gpu.flops / 1e12, setup.gpu.bandwidth / 1e12
     left, right = 0.5, 5e3
     ax.plot([left, peak / bandwidth, right], [left * bandwidth, peak, peak], color="#666666", label="data sheet")
-    names = [name for name in ("QKV_proj", "O_proj", "UG_proj", "D_proj", "prefill attention", "decode attention")
-             if any(cost.name == name for found in costs.values() for cost in found)]  # fmt: skip
-    for name, colour, marker in zip(names, OKABE_ITO, "osD^vP", strict=False):
-        points = [cost for found in costs.values() for cost in found if cost.name == name]
-        ax.scatter([p.intensity for p in points], [p.flops / p.time_ms / 1e9 for p in points], s=36, color=colour,
-                   marker=marker, label=name, zorder=3)  # fmt: skip
+    points: dict[str, list[tuple[float, float]]] = {}
+    for one in measured:
+        points.setdefault(one.theory.name, []).append((one.theory.intensity, one.theory.flops / one.measured_ms / 1e9))
+    if not measured:
+        for found in costs.values():
+            for cost in found:
+                points.setdefault(cost.name, []).append((cost.intensity, cost.flops / max(cost.time_ms, 1e-300) / 1e9))
+    for name, colour, marker in zip(_OPERATORS, OKABE_ITO, "osD^vPX", strict=False):
+        xy = [(x, y) for x, y in points.get(name, []) if x > 0]
+        if xy:
+            xs, ys = [x for x, _ in xy], [y for _, y in xy]
+            ax.scatter(xs, ys, s=14 if measured else 36, color=colour, marker=marker, label=name, zorder=3,
+                       linewidths=0)  # fmt: skip
     ax.axvline(peak / bandwidth, color="#666666", linewidth=0.8, linestyle=":")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("intensity (FLOPs per byte)")
-    ax.set_ylabel("attainable rate (TFLOPS)")
+    ax.set_ylabel("rate reached (TFLOPS)" if measured else "attainable rate (TFLOPS)")
     ax.set_title(f"Roofline, {setup.name}: left of the dotted line memory binds")
     ax.legend(loc="lower right", fontsize=8)
+    return ax
+
+
+def plot_theory_practice(setup: Setup, found: Sequence[Bar], *, ax: Axes | None = None) -> Axes:
+    """Time of some batches by operator, in theory (left bar) and measured (right bar) (figure 6)."""
+    ax = new_axes(ax)
+    for place, bar in enumerate(found):
+        total = sum(bar.measured_ms.values())
+        for side, times in ((-0.21, bar.theory_ms), (0.21, bar.measured_ms)):
+            bottom = 0.0
+            for name, colour in zip(_OPERATORS, OKABE_ITO, strict=False):
+                if name in times:
+                    share = times[name] / total
+                    ax.bar(place + side, share, 0.38, bottom=bottom, color=colour, edgecolor="white", linewidth=0.4,
+                           hatch="//" if side < 0 else None, label=name if side > 0 else None)  # fmt: skip
+                    bottom += share
+        ax.annotate(f"{total:.3g} ms", (place + 0.21, 1.01), ha="center", fontsize=7)
+    ax.set_xticks(range(len(found)), [bar.label for bar in found], fontsize=8)
+    ax.set_ylabel("time per layer / measured time")
+    ax.set_title(f"Theory (hatched) and measurement per operator, {setup.name}", fontsize=10)
+    handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    ax.legend(handles.values(), handles.keys(), fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4,
+              frameon=False)  # fmt: skip
     return ax
 
 

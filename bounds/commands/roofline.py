@@ -11,14 +11,19 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bounds.cli_options import integer, write_json, write_text
+from bounds.roofline import ClassRow, bars, classes, measure
+from bounds.table import format_table
 from sim.cost.hardware import find_gpu
 from sim.cost.llm import find_llm
 from sim.cost.roofline import OperatorCost, Slice, attention_intensity, operators, roofline_cost_model
 from sim.cost.setups import Setup
 from sim.errors import InputError
+
+if TYPE_CHECKING:
+    from sim.cost.fit.profiles import Profile
 
 DEFAULT_BATCHES = ("prefill:128", "prefill:2048", "decode:1024", "decode:1024x64", "decode:1024x512",
                    "prefill:512,decode:1024x64")  # fmt: skip
@@ -30,6 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", default="a100", metavar="NAME", help="a100 (default), h100 or h200")
     parser.add_argument("--tp", type=integer(1), default=1, metavar="N", help="tensor parallel degree (default 1)")
     parser.add_argument("--batch", action="append", metavar="SPEC", help="repeatable; see above")
+    parser.add_argument("--profile", action="append", metavar="FILE", default=[],
+                        help="measured operators to set beside the theory; repeatable (see calibrate)")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the roofline as a cost model file")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for stdout")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="save the figure here")
@@ -40,15 +47,26 @@ def run(args: argparse.Namespace) -> int:
     setup = Setup(find_llm(args.llm), find_gpu(args.gpu), args.tp)
     batches = {text: parse_batch(text) for text in args.batch or DEFAULT_BATCHES}
     costs = {text: operators(setup, batch) for text, batch in batches.items()}
+    profiles: list[Profile] = []
+    if args.profile:
+        from sim.cost.fit.profiles import read_profiles
+
+        profiles = [profile for file in args.profile for profile in read_profiles(file, args.gpu)]
+    measured = measure(profiles, setup)
+    rows = classes(setup, measured)
     if args.json != "-":
         _print(setup, costs)
-    write_json(_result(setup, costs), args.json)
+        _print_measured(rows)
+    write_json(_result(setup, costs) | {"measured": [row.to_dict() for row in rows]}, args.json)
     if args.out is not None:
         write_text(json.dumps(roofline_cost_model(setup).to_dict(), indent=1) + "\n", args.out)
     if args.plots is not None:
-        from bounds.cost_plots import plot_roofline, save_plot
+        from bounds.cost_plots import plot_roofline, plot_theory_practice, save_plot
 
-        save_plot(plot_roofline(setup, costs), args.plots, f"roofline-{setup.name}")
+        save_plot(plot_roofline(setup, costs, measured), args.plots, f"roofline-{setup.name}")
+        batches_measured = bars(setup, measured)
+        if batches_measured:
+            save_plot(plot_theory_practice(setup, batches_measured), args.plots, f"theory-practice-{setup.name}")
     return 0
 
 
@@ -93,6 +111,16 @@ def _print(setup: Setup, costs: dict[str, list[OperatorCost]]) -> None:
         for cost in found:
             print(f"  {cost.name:<18}{cost.flops / 1e9:>12.3f}{float(cost.bytes) / 1e6:>12.3f}{cost.intensity:>12.1f}"
                   f"{cost.time_ms:>10.4f}{cost.time_ms / total:>8.1%}  {cost.bound}")  # fmt: skip
+
+
+def _print_measured(rows: list[ClassRow]) -> None:
+    if rows:
+        print("\nmeasured over theory (medians), and the share of the data sheet's peak that is reached")
+        print(format_table(
+            ["operator", "tokens", "n", "measured / theory", "of peak FLOPS", "of bandwidth", "theory: bound by"],
+            [[row.operator, f"{row.least_tokens:,}-{row.most_tokens:,}", row.count, row.ratio,
+              f"{row.flops_share:.0%}", f"{row.bandwidth_share:.0%}", row.bound] for row in rows],
+        ))  # fmt: skip
 
 
 def _result(setup: Setup, costs: dict[str, list[OperatorCost]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sim.cost.fit.gemm import GemmTable
 from sim.cost.fit.profiles import VIDUR_OPERATORS, Profile
-from sim.cost.fit.samples import Samples, decode_samples, fill_samples, layer_samples, samples
+from sim.cost.fit.samples import Array, Samples, decode_samples, fill_samples, layer_samples, samples
 from sim.cost.roofline import BYTES_PER_ELEMENT
 from sim.cost.setups import Setup
 from sim.errors import InputError
@@ -62,7 +62,33 @@ def _require(rows: pd.DataFrame, profile: Profile, what: str) -> pd.DataFrame:
     return rows
 
 
+_VIDUR_NAMES = {"attn_pre_proj": "QKV_proj", "attn_post_proj": "O_proj", "mlp_up_proj": "UG_proj",
+                "mlp_down_proj": "D_proj"}  # fmt: skip
+
+
+def layer_operators(profile: Profile, setup: Setup) -> list[tuple[str, Array, Array]]:
+    """(operator as in `sim.cost.roofline`, tokens, ms per layer) of what a profile measures outside attention."""
+    if profile.kind == "gemm":
+        table = GemmTable(profile.table, profile.file)
+        products = [(name, table.time_ms(n, k)[0]) for name, (n, k) in setup.shard.matmuls.items()]
+        return [(name, np.asarray(times.index, dtype=np.float64), np.asarray(times, dtype=np.float64))
+                for name, times in products]  # fmt: skip
+    if profile.kind != "non-attention":
+        return []
+    rows = _vidur_rows(profile, setup)
+    tokens = rows["num_tokens"].to_numpy(dtype=float)
+    found = [(name, tokens, rows[column].to_numpy(dtype=float)) for column, name in _VIDUR_NAMES.items()]
+    others = rows[[column for column in VIDUR_OPERATORS if column not in _VIDUR_NAMES]].sum(axis=1)
+    return [*found, ("elementwise", tokens, others.to_numpy(dtype=float))]
+
+
 def _vidur_layer(profile: Profile, setup: Setup) -> list[Samples]:
+    rows = _vidur_rows(profile, setup)
+    total = rows[list(VIDUR_OPERATORS)].sum(axis=1).to_numpy(dtype=float)
+    return [layer_samples("non-attention", rows["num_tokens"].to_numpy(dtype=float), total)]
+
+
+def _vidur_rows(profile: Profile, setup: Setup) -> pd.DataFrame:
     rows = profile.table
     degree = setup.tensor_parallel
     rows = _require(rows[rows["num_tensor_parallel_workers"] == degree], profile, f"tensor parallel degree {degree}")
@@ -72,9 +98,7 @@ def _vidur_layer(profile: Profile, setup: Setup) -> list[Samples]:
         if column in rows and not (rows[column] == expected).all():
             raise InputError(f"is {rows[column].iloc[0]}, but {setup.llm.title} has {expected}", source=profile.file,
                              field=column)  # fmt: skip
-    rows = rows[(rows["num_tokens"] >= 1) & (rows["num_tokens"] <= MOST_TOKENS)]
-    total = rows[list(VIDUR_OPERATORS)].sum(axis=1).to_numpy(dtype=float)
-    return [layer_samples("non-attention", rows["num_tokens"].to_numpy(dtype=float), total)]
+    return rows[(rows["num_tokens"] >= 1) & (rows["num_tokens"] <= MOST_TOKENS)]
 
 
 def _vidur_attention(profile: Profile, setup: Setup) -> list[Samples]:

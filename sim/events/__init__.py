@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.cost.model import CostModel
-from sim.events.paper import PaperEvents, traits_of
+from sim.events.decode_first import DecodeFirst
+from sim.events.prefill_first import PrefillFirst
+from sim.events.traits import traits_of
 from sim.instance import Instance
 from sim.runs import Run
 
@@ -19,5 +21,7 @@ if TYPE_CHECKING:
 
 def compact_runs(scheduler: Scheduler, instance: Instance, cost: CostModel) -> list[Run] | None:
     """The schedule a fresh scheduler would make, as runs; None if only the step engine can tell."""
-    traits = traits_of(scheduler)
-    return None if traits is None else PaperEvents(instance, cost, traits).run()
+    traits = traits_of(scheduler, instance)
+    if traits is None:
+        return None
+    return (DecodeFirst if traits.decode_first else PrefillFirst)(instance, cost, traits).run()

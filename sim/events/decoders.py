@@ -49,6 +49,14 @@ class Decoders:
         """KVs a decoder holds."""
         return self._inputs[i] + self._outputs[i] - 1 - self._finish[i] + self.steps
 
+    def has(self, i: int) -> bool:
+        """Whether a request is among the decoders."""
+        return self._finish[i] >= 0
+
+    def opens_block(self, i: int) -> bool:
+        """Whether a decoder's next step opens a block."""
+        return self.kv(i) % self._size == 0
+
     def join(self, i: int, key: Key) -> None:
         """Add a ready request at its place; keys are unique."""
         finish = self.steps + self._outputs[i] - self.generated[i]

@@ -10,12 +10,13 @@ from fractions import Fraction
 
 from bounds.compare import Comparison, rows
 from bounds.lower import QUICK, bound_names, iter_bounds
+from bounds.upper.plan import RANKED_OBJECTIVES
 from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
 from sim.cost.model import CostModel, load_cost_model
 from sim.engine import Simulation, simulate
 from sim.instance import Instance
-from sim.replay import Replay
+from sim.replay import Replay, replay
 
 Ticks = int | Fraction
 
@@ -114,6 +115,8 @@ def find_interval(
     for bound in iter_bounds(instance, search.cost, objective=objective, only=quick):
         search.add_bound(bound)
     simulations = _simulate(search, schedulers)
+    if not search.done:
+        _improve(search)
     for bound in iter_bounds(instance, search.cost, objective=objective,
                              only=[name for name in bound_names(objective) if name not in QUICK]):  # fmt: skip
         search.add_bound(bound)
@@ -134,6 +137,18 @@ def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
         if not simulation.stalled:
             search.offer(simulation.replay, name)
     return simulations
+
+
+def _improve(search: Search) -> None:
+    """Look for a better schedule than the schedulers found."""
+    from bounds.upper.staggered import best_plan
+
+    if not search.instance.offline or search.objective not in RANKED_OBJECTIVES:
+        return
+    found = best_plan(search.instance, search.cost, search.objective, lambda: search.done)
+    if found is not None and (search.best_ticks is None or found[0] < search.best_ticks):
+        _, plan, settings = found
+        search.offer(replay(search.instance, plan.schedule(), cost=search.cost), settings.describe())
 
 
 def _result(search: Search, seed: int, runtime_s: float) -> Result:

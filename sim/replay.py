@@ -21,7 +21,7 @@ from sim.prefixes import Prefixes
 from sim.schedule import Batch, Schedule
 
 if TYPE_CHECKING:
-    from sim.replay_runs import RunLog
+    from sim.run_log import RunLog
 
 
 class RuleError(ValueError):

@@ -10,49 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple, overload
+from typing import overload
 
 from sim.clock import TICKS_PER_NS, ns_from_ticks
 from sim.cost.model import CostModel, Features
-from sim.cost.runs import RunTimer, Stretch, stretch_ticks
+from sim.cost.runs import RunTimer, stretch_ticks
 from sim.instance import Instance
 from sim.replay import PREFILL, REFILL, BatchRecord, Entry, Replay, Rules, State
+from sim.run_log import RunLog, RunRecord
 from sim.runs import Run, RunBatches
 from sim.schedule import Schedule
-
-
-class RunRecord(NamedTuple):
-    """What a run of equal batches did and when."""
-
-    first_batch: int
-    repeat: int
-    start_ticks: int
-    stretches: tuple[Stretch, ...]
-    """Batch times: (batches, ticks of the first, growth per batch)."""
-    features: Features
-    """Of the first batch."""
-    step: Features
-    """What each next batch has more."""
-    fills: tuple[Entry, ...]
-    """Of the first batch; the last one generates if ``generates`` says so."""
-    preempted: tuple[tuple[int, int], ...]
-    """(request, KVs dropped) in order, in the first batch."""
-    completed: tuple[int, ...]
-    """By the last batch."""
-    kv_tokens: int
-    """KVs resident after the first batch; each next one adds its tokens."""
-    kv_blocks: int
-    """Blocks occupied after the last batch, the most of the run."""
-
-
-class RunLog(NamedTuple):
-    """All runs of a schedule, and between which batches tokens came out."""
-
-    records: tuple[RunRecord, ...]
-    token_pairs: tuple[tuple[int, int], ...]
-    """(batch, later batch) in which one request generated neighbouring tokens."""
-    stints: tuple[tuple[int, int], ...]
-    """(a, b): a request generated in the a-th to the b-th batch that decodes, in all of them."""
 
 
 class _CannotVouch(Exception):

@@ -68,10 +68,11 @@ def e2e_ms(replay: Replay) -> Floats:
 
 def tpot_ms(replay: Replay) -> Floats:
     """Time per output token after the first, of every completed request with O > 1."""
-    return np.array([t for t in _tpot_ms(replay) if t is not None])
+    return np.array([t for t in tpot_of_requests_ms(replay) if t is not None])
 
 
-def _tpot_ms(replay: Replay) -> list[float | None]:
+def tpot_of_requests_ms(replay: Replay) -> list[float | None]:
+    """Time per output token after the first, per request; None where it has none."""
     spans = zip(replay.first_token_ticks, replay.completed_ticks, replay.instance.requests, strict=True)
     return [None if first is None or last is None or r.output_tokens == 1
             else (last - first) / (TICKS_PER_MS * (r.output_tokens - 1)) for first, last, r in spans]  # fmt: skip
@@ -253,7 +254,7 @@ def measure(run: Simulation | Replay, *, cost: CostModel | None = None, slo: Slo
 
 
 def _latencies(replay: Replay, members: list[int], slo: Slo | None) -> Latencies:
-    ttft, e2e, tpot = replay.ttft_ticks(), replay.e2e_ticks(), _tpot_ms(replay)
+    ttft, e2e, tpot = replay.ttft_ticks(), replay.e2e_ticks(), tpot_of_requests_ms(replay)
     good = None
     if slo is not None and members:
         good = sum(_is_good(ttft[i], e2e[i], tpot[i], slo) for i in members) / len(members)

@@ -1,63 +1,124 @@
-"""Run schedulers on an instance or a trace and print what came out."""
+"""Run schedulers on an instance or a trace: makespan, latencies, goodput, recompute tax, KV use, fairness."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
-from bounds.cli_options import add_common, add_workload, load_workload, write_json
-from bounds.table import format_table
+from bounds.cli_options import (
+    add_common,
+    add_workload,
+    load_workload,
+    number,
+    require_cost_model,
+    require_writable,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from bounds.simulation_report import Outcome, left_out_texts, outcome_to_dict, report
 from sim.engine import Simulation, simulate
 from sim.errors import InputError
 from sim.instance import SCHEMA_VERSION, Instance
-from sim.metrics import summary
+from sim.metrics import Slo, measure
 from sim.schedulers import parse_name
+from sim.tables import batches_table, requests_table, require_suffix, table_bytes
+from sim.whatif import WhatIf, parse_what_if
 
 DEFAULT_SCHEDULERS = "vllm,vllm_pf,sarathi,sarathi_pf"
-_HEADER = ["scheduler", "makespan ms", "batches", "preempt.", "refilled", "TTFT ms", "TPOT ms"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_workload(parser)
     parser.add_argument("--schedulers", default=DEFAULT_SCHEDULERS, metavar="A,B", help=f"default {DEFAULT_SCHEDULERS}")
+    engines = "event: from change to change; step: batch by batch; the same result (default auto)"
+    parser.add_argument("--engine", choices=["auto", "event", "step"], default="auto", help=engines)
+    group = parser.add_argument_group("what if", "each is simulated beside the workload as it is")
+    group.add_argument("--what-if", action="append", default=[], metavar="CHANGES",
+                       help="infinite-kv, kv=X, bandwidth=X, compute=X, perfect-bandwidth, gpu=NAME, cost-model=NAME; "
+                       "joined by commas; may be given several times")  # fmt: skip
+    group.add_argument("--scale-bandwidth", metavar="X", help="short for --what-if bandwidth=X")
+    group.add_argument("--scale-compute", metavar="X", help="short for --what-if compute=X")
+    group = parser.add_argument_group("service level")
+    group.add_argument("--slo-ttft-ms", type=number(0), metavar="T", help="goodput: first token within T ms")
+    group.add_argument("--slo-tpot-ms", type=number(0), metavar="T", help="goodput: T ms per output token on average")
+    group = parser.add_argument_group("files")
+    group.add_argument("--table", metavar="FILE", help="a row per request (.parquet or .csv)")
+    group.add_argument("--batch-table", metavar="FILE", help="a row per batch (.parquet or .csv)")
+    group.add_argument("--timeline", metavar="FILE", help="Chrome-trace JSON for ui.perfetto.dev")
     add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate, print a row per scheduler, write what was asked for."""
+    """Simulate, print the tables, write what was asked for."""
     names = [name for name in args.schedulers.split(",") if name]
     if not names:
         raise InputError("name at least one scheduler", field="--schedulers", value=args.schedulers)
     for name in names:
         parse_name(name)
-    instance = load_workload(args)
-    runs = [simulate(instance, name) for name in names]
+    for path in (args.table, args.batch_table):
+        require_suffix(path)
+    for path in (args.json, args.table, args.batch_table, args.timeline):
+        require_writable(path)
+    scenarios = _scenarios(args)
+    instance = require_cost_model(load_workload(args), args.instance or args.trace)
+    slo = None
+    if args.slo_ttft_ms is not None or args.slo_tpot_ms is not None:
+        slo = Slo(args.slo_ttft_ms, args.slo_tpot_ms)
+    outcomes = [_outcome(instance, name, scenario, slo, args) for scenario in scenarios for name in names]
     if args.json != "-":
-        rows = [[r.scheduler, *asdict(summary(r)).values()] for r in runs]
-        print(format_table(_HEADER, rows))
-        for r in runs:
-            for text in _left_out(r, instance):
+        print(report(outcomes))
+        for outcome in outcomes:
+            for text in left_out_texts(outcome):
                 print(text)
-    write_json(_to_dict(instance, runs), args.json)
+    _write_files(outcomes, args)
+    write_json(_to_dict(instance, outcomes), args.json)
     return 0
 
 
-def _left_out(result: Simulation, instance: Instance) -> list[str]:
-    texts = []
-    for what, who in (("can never fit in memory", result.infeasible), ("never finished", result.stalled)):
-        if who:
-            named = ", ".join(instance.ids[i] for i in who[:5]) + (", ..." if len(who) > 5 else "")
-            texts.append(f"{result.scheduler}: {len(who)} of {len(instance.requests)} requests {what}: {named}")
-    return texts
+def _scenarios(args: argparse.Namespace) -> list[WhatIf | None]:
+    texts = list(args.what_if)
+    texts += [f"bandwidth={args.scale_bandwidth}"] if args.scale_bandwidth is not None else []
+    texts += [f"compute={args.scale_compute}"] if args.scale_compute is not None else []
+    return [None, *(parse_what_if(text) for text in texts)]
 
 
-def _to_dict(instance: Instance, runs: list[Simulation]) -> dict[str, Any]:
-    schedulers = [
-        {"name": r.scheduler, **asdict(summary(r)), "infeasible": [instance.ids[i] for i in r.infeasible],
-         "stalled": [instance.ids[i] for i in r.stalled]}
-        for r in runs
-    ]  # fmt: skip
+def _outcome(
+    instance: Instance, name: str, scenario: WhatIf | None, slo: Slo | None, args: argparse.Namespace
+) -> Outcome:
+    cost = None
+    if scenario is not None:
+        instance, cost = scenario.apply(instance)
+    started = time.perf_counter()
+    result = simulate(instance, name, cost=cost, engine=args.engine)
+    took_s = time.perf_counter() - started
+    text = None if scenario is None else scenario.text
+    outcome = Outcome(result, text, measure(result, cost=cost, slo=slo))
+    if not args.quiet and took_s > 1:
+        print(f"{outcome.label}: {len(result.replay.schedule):,} batches in {took_s:.1f} s", file=sys.stderr)
+    return outcome
+
+
+def _write_files(outcomes: list[Outcome], args: argparse.Namespace) -> None:
+    runs = [Simulation(o.label, o.run.replay, o.run.infeasible, o.run.stalled) for o in outcomes]
+    if args.table or args.batch_table:
+        import pandas as pd
+
+        if args.table:
+            write_bytes(table_bytes(pd.concat([requests_table(r) for r in runs]), args.table), Path(args.table))
+        if args.batch_table:
+            write_bytes(table_bytes(pd.concat([batches_table(r) for r in runs]), args.batch_table),
+                        Path(args.batch_table))  # fmt: skip
+    if args.timeline:
+        from sim.timeline import timeline_json
+
+        write_text(timeline_json(runs), Path(args.timeline))
+
+
+def _to_dict(instance: Instance, outcomes: list[Outcome]) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "instance": instance.name, "requests": len(instance.requests),
-            "schedulers": schedulers}  # fmt: skip
+            "schedulers": [outcome_to_dict(o) for o in outcomes]}  # fmt: skip

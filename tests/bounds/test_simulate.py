@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from bounds.cli import main
@@ -58,3 +59,47 @@ def test_generate_says_what_it_needs(capsys: pytest.CaptureFixture[str], tmp_pat
 def test_options_shape_instances_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "paper-7.2-i0032", "--schedulers", "vllm", "--kv-scale", "4"]) == 0
     assert " 0         0" in capsys.readouterr().out
+
+
+def test_files_what_ifs_and_goodput(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("r.parquet", "b.csv", "t.json", "m.json")]
+    command = ["simulate", "--trace", "azure-conv-200", "--kv-capacity", "8000", "--first", "60"]
+    options = [
+        "--schedulers",
+        "vllm",
+        "--what-if",
+        "infinite-kv,compute=2",
+        "--scale-bandwidth",
+        "2",
+        "--slo-ttft-ms",
+        "100",
+    ]
+    outputs = ["--table", "--batch-table", "--timeline", "--json"]
+    named = [word for pair in zip(outputs, map(str, files), strict=True) for word in pair]
+    assert main([*command, *options, *named]) == 0
+    out = capsys.readouterr().out
+    assert "vllm [infinite-kv,compute=2]" in out and "vllm [bandwidth=2]" in out
+    found = json.loads(files[3].read_text())["schedulers"]
+    assert [s["what_if"] for s in found] == [None, "infinite-kv,compute=2", "bandwidth=2"]
+    assert found[1]["preemptions"] == 0 and found[1]["makespan_ms"] < found[0]["makespan_ms"]
+    assert 0 < found[0]["metrics"]["latencies"]["good_share"] < 1
+    assert set(pd.read_parquet(files[0])["scheduler"]) == {"vllm", "vllm [infinite-kv,compute=2]", "vllm [bandwidth=2]"}
+    assert len(pd.read_csv(files[1])) == sum(s["batches"] for s in found)
+    assert json.loads(files[2].read_text())["traceEvents"]
+
+
+def test_classes_are_shown_when_there_are_several(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("arrival_s,input_tokens,output_tokens,priority\n0,10,5,0\n0,10,5,1\n")
+    assert main(["simulate", "--trace", str(path), "--kv-capacity", "100", "--schedulers", "vllm"]) == 0
+    assert "priority" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--table", "x.xlsx"], ["--timeline", "missing/x.json"], ["--what-if", "faster"], ["--scale-compute", "0"],
+     ["--slo-ttft-ms", "-1"], ["--engine", "magic"], ["--schedulers", "vllm_random", "--engine", "event"]],
+)  # fmt: skip
+def test_bad_options_are_one_line(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "paper-7.2-i0032", *options]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -68,6 +68,42 @@ def plot_breakeven(found: Breakeven, *, ax: Axes | None = None, kv_tokens: Seque
     return ax
 
 
+_KIND_STYLES = {"linear": ("#000000", "P", "linear, published"), "linear-fit": ("#0072B2", "s", "linear, fitted"),
+                "max-affine": ("#D55E00", "o", "max-affine, fitted"),
+                "roofline": ("#009E73", "^", "roofline (theory)")}  # fmt: skip
+
+
+def plot_breakevens(found: Sequence[Breakeven], stops: Sequence[int | None], *, ax: Axes | None = None) -> Axes:
+    """Crossovers of several cost models by LLM and GPU, with the I at which the exact optimum stops preempting."""
+    setups = sorted({one.cost.name.rpartition("/")[2] for one in found}, reverse=True)
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(7.5, 1.6 + 0.3 * len(setups)), layout="constrained").add_subplot()
+    seen: set[str] = set()
+    for one, stop in zip(found, stops, strict=True):
+        prefix, _, setup = one.cost.name.rpartition("/")
+        colour, marker, label = _KIND_STYLES.get(prefix, ("#CC79A7", "D", prefix or "other"))
+        y = setups.index(setup)
+        crossing = one.marginal_entry.crossover
+        if crossing is not None:
+            ax.plot(crossing, y, marker=marker, color=colour, linestyle="", markersize=7, alpha=0.85,
+                    label=None if label in seen else label)  # fmt: skip
+            seen.add(label)
+        if stop is not None:
+            ax.plot(stop, y, marker="|", color=colour, markersize=16, markeredgewidth=1.6, linestyle="",
+                    label=None if "optimum" in seen else "optimum of the 7.2 family stops")  # fmt: skip
+            seen.add("optimum")
+    ax.axvline(47, color="#999999", linewidth=0.8, linestyle=":", label="the paper's 47")
+    ax.set_yticks(range(len(setups)), setups, fontsize=8)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("KVs up to which preempting pays, x (tokens)")
+    ax.set_title("Marginal break-even, entry charged, by cost model", fontsize=10)
+    ax.grid(axis="x", color="#e0e0e0", linewidth=0.6)
+    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.45, -0.12), ncols=3, frameon=False)
+    return ax
+
+
 _OPERATORS = ("QKV_proj", "O_proj", "UG_proj", "D_proj", "prefill attention", "decode attention", "elementwise")
 
 

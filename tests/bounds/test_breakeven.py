@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from bounds._piecewise import evaluate, negative_intervals
 from bounds.breakeven import breakeven, sides_ms
+from bounds.breakeven_optimum import optimum_stops_at, preemption_gain
 from bounds.cli import main
 from sim.cost.model import CostModel, Features, OperatorGroup, load_cost_model
 from sim.instance import Instance, Request
@@ -94,6 +96,31 @@ def test_negative_intervals_of_two_separate_stretches() -> None:
     intervals = negative_intervals(terms, 1)
     assert intervals == ((1.0, 12.0), (15.0, None))
     assert evaluate(terms, Fraction(13)) == 1
+
+
+def test_the_optimum_stops_where_the_marginal_reading_says() -> None:
+    found = optimum_stops_at(load_cost_model("linear/llama2-7b-a100"))
+    gains = dict(found.gains)
+    assert found.input_tokens == 44 and found.reason == "" and gains[44] == 0 and gains[43] > 0
+    # Kim et al., section 7.2, found twice independently: gains of 24.1, 14.1, 8.9, 7.8, 5.9 and 2.3 %
+    published = {1: 0.241, 2: 0.141, 4: 0.089, 8: 0.078, 16: 0.059, 32: 0.023, 64: 0.0}
+    assert {i: gains[i] for i in published} == pytest.approx(published, abs=6e-4)
+
+
+@pytest.mark.parametrize("name", ["max-affine/llama2-7b-a100", "roofline/llama2-7b-a100"])
+def test_the_optimum_agrees_with_the_marginal_reading_under_several_pieces(name: str) -> None:
+    cost = load_cost_model(name)
+    crossover = breakeven(cost).marginal_entry.crossover
+    assert crossover is not None and not cost.additive
+    assert preemption_gain(cost, math.floor(crossover)) > 0 == preemption_gain(cost, math.ceil(crossover))
+
+
+def test_optimum_says_when_it_cannot_tell() -> None:
+    cost = load_cost_model("roofline/llama2-7b-a100")
+    still = optimum_stops_at(cost, largest=4)
+    assert still.input_tokens is None and "still gains at I = 4" in still.reason
+    short = optimum_stops_at(cost, time_limit_s=1e-6)
+    assert short.input_tokens is None and "not proven" in short.reason
 
 
 def test_command_json_and_figure(capsys: pytest.CaptureFixture[str], tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -58,7 +58,8 @@ class Request:
     prefix
         Name of a prompt prefix it shares with other requests; only counts where the rules allow prefix sharing.
     prefix_tokens
-        Tokens of that prefix, at most I; the same for all that share it.
+        Tokens of that prefix, at most I - 1 (the last prompt token is always a request's own); the same for all that
+        share it.
     prefilled
         Its prefill was done elsewhere: it arrives with one token generated and its I KVs in host memory, to be swapped
         in (disaggregated serving). O is then at least 2.
@@ -78,7 +79,7 @@ class Request:
         _integer("output_tokens", self.output_tokens, 1, MAX_TOKENS)
         _integer("arrival_ns", self.arrival_ns, 0, 2**62)
         _integer("priority", self.priority, -MAX_TOKENS, MAX_TOKENS)
-        _integer("prefix_tokens", self.prefix_tokens, 0 if self.prefix is None else 1, self.input_tokens)
+        _integer("prefix_tokens", self.prefix_tokens, 0 if self.prefix is None else 1, self.input_tokens - 1)
         if self.prefix is None and self.prefix_tokens:
             raise InputError("needs the name of the prefix", field="prefix_tokens", value=self.prefix_tokens)
         if self.prefilled and self.output_tokens < 2:
@@ -335,7 +336,7 @@ def _shared(entry: Mapping[Any, Any], where: str) -> dict[str, Any]:
     if prefix is None and "prefix_tokens" in entry:
         raise InputError("needs the name of the prefix", field=f"{where}.prefix_tokens", value=tokens)
     if prefix is not None:
-        _integer(f"{where}.prefix_tokens", entry.get("prefix_tokens"), 1, entry["input_tokens"])
+        _integer(f"{where}.prefix_tokens", entry.get("prefix_tokens"), 1, entry["input_tokens"] - 1)
     if prefilled and entry["output_tokens"] < 2:
         raise InputError("a prefilled request has O >= 2: its first token is already there",
                          field=f"{where}.output_tokens", value=entry["output_tokens"])  # fmt: skip

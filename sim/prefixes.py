@@ -31,12 +31,10 @@ class Prefixes:
         self.users: dict[str, int] = {}
         self.attached = [0] * len(instance.requests)
 
-    def hit(self, i: int, sequence_tokens: int) -> int:
-        """KV tokens a request would find resident if it started to fill now; its last token is always processed."""
+    def hit(self, i: int) -> int:
+        """KV tokens a request would find resident if it started to fill now."""
         name = self.names[i]
-        if name is None or name not in self.resident:
-            return 0
-        return min(self.tokens[i], sequence_tokens - 1)
+        return 0 if name is None or name not in self.resident else self.tokens[i]
 
     def can_attach(self, i: int, kv_tokens: int) -> bool:
         """Whether a request that holds so many KVs has its whole prefix among them and does not stand on it yet."""

@@ -190,7 +190,7 @@ class State:
         """s - m, tokens to process until the next token comes out (1 for a decode step)."""
         sequence = self.inputs[i] + self.generated[i]
         if self.kv[i] == 0 and self.prefixes is not None:
-            return sequence - self.prefixes.hit(i, sequence)
+            return sequence - self.prefixes.hit(i)
         return sequence - self.kv[i]
 
     def own_kv(self, i: int) -> int:
@@ -318,7 +318,7 @@ class State:
             claim(i)
             m = self.kv[i]
             if m == 0 and self.prefixes is not None and self.prefixes.names[i] in shared_before:
-                m = self.prefixes.hit(i, self.inputs[i] + self.generated[i])
+                m = self.prefixes.hit(i)
                 if self.first_token_ticks[i] is None and not self.preemptions[i]:
                     self.given_kv[i] = m
                 self._share(i)

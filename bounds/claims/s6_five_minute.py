@@ -31,7 +31,10 @@ def measure(
     """T_break over m, or the reuses of one schedule against it."""
     cost = load_cost_model(cost_model)
     if what == "break-even":
-        return [{"what": what, "cost_model": cost_model, "m": m, "seconds": break_even_s(cost, m, KV_CAPACITY)} for m in SIZES]
+        return [
+            {"what": what, "cost_model": cost_model, "m": m, "seconds": break_even_s(cost, m, KV_CAPACITY)}
+            for m in SIZES
+        ]
     instance = Instance((Request(inputs, outputs),) * count, KV_CAPACITY, cost_model=cost_model)
     found = five_minute(scheduler, cost, KV_CAPACITY, reuses(simulate(instance, scheduler).replay))
     longest = None if found.interval_s is None else found.interval_s[-1]

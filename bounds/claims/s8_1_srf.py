@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bounds.claims import DIRECTION, NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict, grade
-from bounds.claims._online import DRAWN, TRACES, online_instance
+from bounds.claims._online import online_instance
 from bounds.lower import QUICK, all_bounds
 from sim.cost import load_cost_model
 from sim.engine import simulate
@@ -55,7 +55,9 @@ def measure(
     capacity = round(KV_CAPACITY * kv_scale)
     instance = online_instance(workload, first, output_scale, capacity, cost_model)
     if ideal == "infinite M":
-        instance = instance.replace(kv_capacity_tokens=min(MAX_TOKENS, sum(r.peak_kv_tokens for r in instance.requests)))
+        instance = instance.replace(
+            kv_capacity_tokens=min(MAX_TOKENS, sum(r.peak_kv_tokens for r in instance.requests))
+        )
     run = simulate(instance, POLICIES[policy], cost=cost)
     s = summary(run)
     completed = np.array([t for t in run.replay.completed_ticks if t is not None], float)
@@ -92,13 +94,18 @@ def _best(gains: dict[Key, float]) -> str:
         return "never preempts"
     best = max(gains, key=gains.__getitem__)
     worst = min(gains, key=gains.__getitem__)
-    return f"best {gains[best]:+.1%} ({best[1]}, O x{best[2]:g}, M x{best[3]:g}), worst {gains[worst]:+.1%} ({worst[1]})"
+    return (
+        f"best {gains[best]:+.1%} ({best[1]}, O x{best[2]:g}, M x{best[3]:g}), worst {gains[worst]:+.1%} ({worst[1]})"
+    )
 
 
 def judge(rows: Sequence[Row]) -> list[Verdict]:
     """Gains in total latency and in mean end-to-end latency, regressions counted."""
     groups = _groups(rows)
-    out = [_policy_verdict(groups, A100_8B, "8B on one A100", 0.08, 0.15), _policy_verdict(groups, A100_70B, "70B on 4 A100", 0.13, 0.13)]
+    out = [
+        _policy_verdict(groups, A100_8B, "8B on one A100", 0.08, 0.15),
+        _policy_verdict(groups, A100_70B, "70B on 4 A100", 0.13, 0.13),
+    ]
     if any(k[0] == H100_70B for k in groups):
         out.append(_policy_verdict(groups, H100_70B, "70B on 4 H100", 0.06, 0.11))
     if any(k[0] == H100_8B for k in groups):
@@ -178,7 +185,9 @@ def _fairness_verdict(groups: dict[Key, dict[str, Row]]) -> Verdict:
     losses = [g["NRF"]["completion_order"] - g["SRF"]["completion_order"] for g in groups.values()]
     kept = max(losses) < 0.05
     return Verdict(
-        "SRF keeps fairness: early requests complete early, as under NRF", SECTION, "preserved",
+        "SRF keeps fairness: early requests complete early, as under NRF",
+        SECTION,
+        "preserved",
         f"rank correlation of arrival and completion falls by at most {max(losses):.3f}, on average {np.mean(losses):.3f}",
         REPRODUCED if kept else DIRECTION if np.mean(losses) < 0.05 else NOT_REPRODUCED,
         "Victims still re-enter at the front of the queue; only who is thrown out changes.",
@@ -205,5 +214,3 @@ def figures(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
         ax.set_title(setup, fontsize=9, loc="left")
     axes[0][0].legend(fontsize=8, ncols=4, loc="lower right")
     yield "policies", figure
-
-

@@ -81,13 +81,9 @@ def test_capacity_counts_a_shared_prefix_once_in_whole_blocks() -> None:
     assert State(pair(16, 4), COST, SHARING).apply(both).kv_blocks == 2 + 1 + 1
 
 
-def test_a_prompt_that_is_all_prefix_still_processes_its_last_token() -> None:
-    request = Request(8, 2, prefix="p", prefix_tokens=8)
-    state = State(Instance((request, request), 100), COST, SHARING)
-    state.apply(Batch(((0, 8),)))
-    assert state.remaining_fill(1) == 1
-    record = state.apply(Batch(((0, 1), (1, 1))))
-    assert record.entries[1].kind == "prefill" and record.kv_tokens == 8 + 1 + 0
+def test_the_last_prompt_token_is_always_a_requests_own() -> None:
+    with pytest.raises(ValueError, match="prefix_tokens = 8: must be an integer <= 7"):
+        Request(8, 2, prefix="p", prefix_tokens=8)
 
 
 def test_refilled_tokens_do_not_count_what_was_found() -> None:

@@ -19,7 +19,7 @@ def answers(prompts: int, each: int, kv_capacity: int, seed: int = 0) -> Instanc
     for group in range(prompts):
         tokens = int(rng.integers(50, 200))
         outputs = rng.integers(20, 150, size=each)
-        requests += [Request(tokens, int(o), prefix=f"p{group}", prefix_tokens=tokens) for o in outputs]
+        requests += [Request(tokens, int(o), prefix=f"p{group}", prefix_tokens=tokens - 1) for o in outputs]
     return Instance(tuple(requests), kv_capacity)
 
 
@@ -37,13 +37,13 @@ def test_sharing_saves_prefill_tokens_and_time() -> None:
     instance = answers(6, 5, 100_000)
     alone, shared = (simulate(instance, "sglang", rules=rules).replay for rules in (ENGINE_RULES, SHARING))
     tokens = [sum(record.features.tokens for record in r.records) for r in (alone, shared)]
-    saved = sum(4 * (group[0].prefix_tokens - 1) for group in zip(*[iter(instance.requests)] * 5, strict=True))
+    saved = sum(4 * group[0].prefix_tokens for group in zip(*[iter(instance.requests)] * 5, strict=True))
     assert tokens[0] - tokens[1] == saved
     assert shared.makespan_ticks < alone.makespan_ticks
 
 
 def test_unused_prefixes_are_dropped_for_room_least_recently_used_first() -> None:
-    requests = tuple(Request(40, 2, prefix=f"p{i}", prefix_tokens=40) for i in range(4))
+    requests = tuple(Request(40, 2, prefix=f"p{i}", prefix_tokens=39) for i in range(4))
     run = simulate(Instance(requests, 90), "sglang", rules=SHARING)
     assert not run.stalled
     dropped = [name for batch in run.replay.schedule.batches for name in batch.drop_prefix]

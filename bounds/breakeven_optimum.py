@@ -3,15 +3,18 @@
 The family: 4 requests of I input and 4 output tokens, M = max(2 I, I + 3), C = 4096. For each I two optima are proven,
 with preemption and without, among schedules whose fills are whole (under a published linear set chunks cannot help, see
 `csp.formulations.flow`); preempting pays where the first is strictly smaller. The gain falls as I grows, so the I at
-which it ends is found by bisection; the gain is then looked at once more at twice that I.
+which it ends is found by bisection, which starts around the marginal break-even; the gain is then looked at once more
+at half and at twice that I.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from bounds.breakeven import breakeven
 from csp.result import Result
 from csp.solve import solve
 from sim.cost.model import CostModel
@@ -85,6 +88,9 @@ def optimum_stops_at(
         if not gains_at(1):
             return stop(1)
         low, high = 1, 2
+        guess = math.ceil(breakeven(cost).marginal_entry.crossover or 0)
+        if 2 < guess <= largest:
+            low, high = (guess - 1, guess) if gains_at(guess - 1) else (1, guess - 1)
         while gains_at(high):
             if high >= largest:
                 return stop(None, f"preempting still gains at I = {high}")
@@ -92,8 +98,8 @@ def optimum_stops_at(
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if gains_at(middle) else (low, middle)
-        if gains_at(min(2 * high, largest)):
-            return stop(None, f"preempting gains nothing at I = {high} but again at {min(2 * high, largest)}")
+        if gains_at(min(2 * high, largest)) or not gains_at(max(1, high // 2)):
+            return stop(None, f"the gain does not end at one I (looked at {sorted(gains)})")
     except NotProven as error:
         return stop(None, str(error))
     return stop(high)

@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache, lru_cache
 from importlib import resources
+from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,10 +96,7 @@ class CostModel:
         >>> model.batch_ticks(Features(1, 1, 0, 4, 0, 4, 4, 0, 0))
         547957346944
         """
-        return sum(
-            max(sum(a * x for a, x in zip(piece, features, strict=True)) for piece in group.pieces)
-            for group in self.groups
-        )
+        return sum(max([sum(map(mul, piece, features)) for piece in group.pieces]) for group in self.groups)
 
     @property
     def additive(self) -> bool:

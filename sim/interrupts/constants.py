@@ -6,32 +6,30 @@ and data sheets. What is a choice rather than a fact says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.clock import TICKS_PER_MS
+from sim.cost.hardware import LINKS, find_gpu
+from sim.cost.llm import find_llm
 from sim.cost.model import CostModel, Features
+from sim.cost.setups import Setup
 from sim.replay import SwapLink
 
 COST_MODEL = "linear/llama2-7b-a100"
 
-# Llama-2-7B (Touvron et al., arXiv:2307.09288, and its published configuration): 32 layers, 32 KV heads of dimension
-# 128, 4,096 tokens of context, 6.738e9 parameters; fp16 weights and KVs.
-LAYERS, KV_HEADS, HEAD_DIM, BYTES_PER_ELEMENT = 32, 32, 128, 2
-CONTEXT_TOKENS = 4096
-WEIGHT_BYTES = 6_738_000_000 * BYTES_PER_ELEMENT
-KV_BYTES_PER_TOKEN = 2 * LAYERS * KV_HEADS * HEAD_DIM * BYTES_PER_ELEMENT
-"""A key and a value per layer and head: 524,288 bytes."""
-
-# NVIDIA A100 40 GB data sheet: 40 GB HBM2; PCIe Gen4 x16, 16 GT/s a lane with 128b/130b coding, one direction.
-GPU_MEMORY_BYTES = 40_000_000_000
-PCIE_BYTES_PER_S = 16 * 16_000_000_000 // 8 * 128 // 130
-# vLLM's default gpu_memory_utilization.
-MEMORY_UTILISATION_PERCENT = 90
-# Starting a host copy; a choice, the order of a CUDA copy call. It is 2 % of a 25 MB transfer.
+LLM = find_llm("llama2-7b")
+KV_BYTES_PER_TOKEN = LLM.kv_bytes_per_token()
+"""fp16: a key and a value per layer and head, 524,288 bytes."""
+CONTEXT_TOKENS = LLM.max_context_tokens
+LINK = LINKS["pcie4"]
+"""The A100's host link, one direction: 31.5 GB/s by its line rate."""
 TRANSFER_LATENCY_US = 10
+"""Starting a host copy; a choice, the order of a CUDA copy call. It is 1 % of moving 60 tokens."""
 
-KV_CAPACITY_TOKENS = (GPU_MEMORY_BYTES * MEMORY_UTILISATION_PERCENT // 100 - WEIGHT_BYTES) // KV_BYTES_PER_TOKEN
-"""What is left beside the weights: 42,961 tokens (activations are neglected)."""
+# The smaller A100 (data sheet: 40 GB HBM2, same compute and PCIe as the 80 GB card): few slots, so that they run out.
+GPU_MEMORY_BYTES = 40 * 10**9
+KV_CAPACITY_TOKENS = Setup(LLM, replace(find_gpu("a100"), memory_bytes=GPU_MEMORY_BYTES)).kv_capacity_tokens()
+"""What is left beside the weights at vLLM's default share of memory: 42,959 tokens (activations are neglected)."""
 MAX_NUM_SEQS = KV_CAPACITY_TOKENS // CONTEXT_TOKENS
 """Slots: requests of full context that fit in memory, what vLLM prints as its maximum concurrency: 10."""
 KV_PRESSURE_CAPACITY_TOKENS = CONTEXT_TOKENS
@@ -74,7 +72,7 @@ URGENT, STANDARD, BEST_EFFORT = range(3)
 
 def swap_link(*, overlap: bool = False) -> SwapLink:
     """The PCIe link over which checkpoints travel, one direction."""
-    per_token = round(KV_BYTES_PER_TOKEN * 1000 * TICKS_PER_MS / PCIE_BYTES_PER_S)
+    per_token = round(KV_BYTES_PER_TOKEN * 1000 * TICKS_PER_MS / LINK.bandwidth)
     return SwapLink(TRANSFER_LATENCY_US * TICKS_PER_MS // 1000, per_token, overlap)
 
 
@@ -84,7 +82,7 @@ def transfer_ms_per_mb() -> float:
     >>> round(transfer_ms_per_mb(), 5)
     0.03174
     """
-    return 1e6 / PCIE_BYTES_PER_S * 1e3
+    return 1e6 / LINK.bandwidth * 1e3
 
 
 def prefill_ticks(cost: CostModel, tokens: int) -> int:

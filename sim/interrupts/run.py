@@ -124,7 +124,7 @@ def measure(run: Run) -> Outcome:
     """Figures of one run."""
     replay, events = run.simulation.replay, run.interrupts
     requests = run.drawn.instance.requests
-    checkpoint, recompute, busy = _overheads(replay, run.cost)
+    checkpoint, recompute, busy = overheads(replay, run.cost)
     refilled = [e for e in events if e.mechanism == RECOMPUTE and e.resumes]
     slope = constants.prefill_ms_per_token(run.cost)
     classes = tuple(_class_outcome(replay, events, p) for p in range(len(constants.CLASSES)))
@@ -152,8 +152,11 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _overheads(replay: Replay, cost: CostModel) -> tuple[int, int, int]:
-    """(transfers, extra time of refills, time in batches) in ticks; transfers must not overlap with batches."""
+def overheads(replay: Replay, cost: CostModel) -> tuple[int, int, int]:
+    """(transfers, extra time of refills, time in batches) in ticks; transfers must not overlap with batches.
+
+    A refill is charged what it adds to its batch beyond the decode step that was due anyway.
+    """
     transfers = extra = busy = 0
     for batch, record in zip(replay.schedule.batches, replay.records, strict=True):
         busy += record.end_ticks - record.start_ticks

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -17,6 +18,11 @@ from sim.registry import load
 
 FATES = 32
 """Interruptions of one request whose outcome is drawn; later ones start over."""
+
+
+SHORT_REQUESTS, SHORT_SLOTS, SHORT_PROMPT, SHORT_OUTPUT = 6, 2, 16, 32
+SHORT_LEAST_PROMPT = 11
+"""From here on a refill costs more than a decode step under the published coefficients, as it does at full length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,8 @@ class Workload:
     traffic
         Per class; shares sum to 1.
     load
-        Arrival rate over the rate at which the server is just busy all the time (`saturation_per_s`). 1.2 keeps it full
-        for most of a run, the situation the benchmark is about.
+        Time a full server needs for all requests (`busy_ms`) over the time in which they arrive. 1.2 keeps it full for
+        most of a run, the situation the benchmark is about.
     resume_probability
         That an interrupted request is still wanted; otherwise it is abandoned.
     kv_capacity_tokens
@@ -137,21 +143,20 @@ def load_workload(name: str) -> Workload:
     return workload
 
 
-def saturation_per_s(workload: Workload, cost: CostModel, draws: int = 2000) -> float:
-    """Requests per second at which the server is just busy all the time.
+def busy_ms(
+    requests: Sequence[Request], kv_capacity_tokens: int, cost: CostModel, slots: int = constants.MAX_NUM_SEQS
+) -> float:
+    """Time a server that is always full needs for these requests, in ms.
 
-    Time a request costs: its prompt's share of a full batch, and its decode steps at 1/n of a step with n requests,
-    n being the slots or what fits in memory on average. Means over the workload's own lengths (fixed draws).
+    Each prompt's tokens at the slope of a full batch, and each output token at 1/n of a decode step of n requests, n
+    being the slots or what fits in memory on average (peaks weighted by how long they are held, that is by output).
     """
-    rng = np.random.default_rng(0)
-    requests = [_lengths(workload, rng) for _ in range(draws)]
-    inputs = sum(i for _, i, _ in requests) / draws
-    outputs = sum(o for _, _, o in requests) / draws
-    footprint = sum((i + o - 1) * o for _, i, o in requests) / sum(o for *_, o in requests)
-    n = max(1, min(constants.MAX_NUM_SEQS, int(workload.kv_capacity_tokens / footprint)))
+    outputs = sum(r.output_tokens for r in requests)
+    footprint = sum(r.peak_kv_tokens * r.output_tokens for r in requests) / outputs
+    n = max(1, min(slots, int(kv_capacity_tokens / footprint)))
     step = cost.batch_ticks(Features(1, 0, 1, 0, n, n, 0, 0, int(n * footprint)))
-    prefill = constants.prefill_ms_per_token(cost) * inputs
-    return 1000.0 / (prefill + step / TICKS_PER_MS * outputs / n)
+    inputs = sum(r.input_tokens for r in requests)
+    return constants.prefill_ms_per_token(cost) * inputs + step / TICKS_PER_MS * outputs / n
 
 
 def draw(name: str, seed: int, *, requests: int | None = None, cost_model: str = constants.COST_MODEL) -> Drawn:
@@ -172,21 +177,46 @@ def draw(name: str, seed: int, *, requests: int | None = None, cost_model: str =
     workload = load_workload(name)
     count = requests or workload.requests
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    rate_per_ns = workload.load * saturation_per_s(workload, load_cost_model(cost_model)) / 1e9
-    arrivals_ns = np.cumsum(rng.exponential(1 / rate_per_ns, count))
-    drawn = []
-    for arrival_ns in arrivals_ns:
-        priority, inputs, outputs = _lengths(workload, rng)
-        drawn.append(Request(inputs, outputs, int(arrival_ns), priority))
+    drawn = [_lengths(workload, rng) for _ in range(count)]
+    span_ms = busy_ms(drawn, workload.kv_capacity_tokens, load_cost_model(cost_model)) / workload.load
+    arriving = _arrivals(drawn, span_ms, rng)
     resumes = rng.random((count, FATES)) < workload.resume_probability
-    instance = Instance(tuple(drawn), workload.kv_capacity_tokens, constants.TOKEN_BUDGET,
+    instance = Instance(arriving, workload.kv_capacity_tokens, constants.TOKEN_BUDGET,
                         constants.MAX_NUM_SEQS, cost_model=cost_model, name=f"{name}-{seed}")  # fmt: skip
     return Drawn(name, workload, instance, tuple(tuple(map(bool, row)) for row in resumes))
 
 
-def _lengths(workload: Workload, rng: Generator) -> tuple[int, int, int]:
-    """(priority, input tokens, output tokens) of one request; input and output fit in the context together."""
+def draw_short(name: str, seed: int, *, cost_model: str = constants.COST_MODEL) -> Drawn:
+    """A shortened version of a workload, small enough to be solved exactly; interrupted requests always resume.
+
+    `SHORT_REQUESTS` requests of the workload's classes, prompts and outputs divided (`SHORT_PROMPT`, `SHORT_OUTPUT`),
+    two slots, the workload's load. Where the workload's memory is scarce it holds the largest request, no more.
+    """
+    workload = load_workload(name)
+    long = draw(name, seed, requests=SHORT_REQUESTS, cost_model=cost_model).instance.requests
+    scarce = workload.kv_capacity_tokens < constants.KV_CAPACITY_TOKENS
+    by = 2 * SHORT_OUTPUT if scarce else SHORT_OUTPUT
+    requests = [replace(r, input_tokens=max(SHORT_LEAST_PROMPT, -(-r.input_tokens // SHORT_PROMPT)),
+                        output_tokens=-(-r.output_tokens // by)) for r in long]  # fmt: skip
+    peaks = [r.peak_kv_tokens for r in requests]
+    kv = max(peaks) if scarce else sum(peaks)
+    span_ms = busy_ms(requests, kv, load_cost_model(cost_model), SHORT_SLOTS) / workload.load
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), 1])
+    instance = Instance(_arrivals(requests, span_ms, rng), kv, constants.TOKEN_BUDGET, SHORT_SLOTS,
+                        cost_model=cost_model, name=f"{name}-short-{seed}")  # fmt: skip
+    return Drawn(name, replace(workload, resume_probability=1.0), instance, ((True,),) * len(requests))
+
+
+def _arrivals(requests: Sequence[Request], span_ms: float, rng: Generator) -> tuple[Request, ...]:
+    """The requests in the order given, with Poisson arrivals given how many there are in the span: uniform, sorted."""
+    arrivals_ns = np.sort(rng.uniform(0, span_ms * 1e6, len(requests)))
+    return tuple(replace(r, arrival_ns=int(t)) for r, t in zip(requests, arrivals_ns, strict=True))
+
+
+def _lengths(workload: Workload, rng: Generator) -> Request:
+    """A request of one of the classes; its input and output fit in the context together."""
     shares = [traffic.share for traffic in workload.traffic]
     traffic = workload.traffic[int(rng.choice(len(shares), p=shares))]
     inputs = traffic.inputs.draw(rng, constants.CONTEXT_TOKENS // 2)
-    return traffic.priority, inputs, traffic.outputs.draw(rng, constants.CONTEXT_TOKENS - inputs)
+    outputs = traffic.outputs.draw(rng, constants.CONTEXT_TOKENS - inputs)
+    return Request(inputs, outputs, priority=traffic.priority)

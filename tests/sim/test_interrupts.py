@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from sim.interrupts import constants
 from sim.interrupts.policy import CHECKPOINT, PAUSE, RECOMPUTE, Policy, View, load_policy, policy_names
 from sim.interrupts.run import Run, measure, run_policy, server_rules
 from sim.interrupts.server import InterruptServer
-from sim.interrupts.workload import Drawn, Workload, draw, load_workload, mix, saturation_per_s
+from sim.interrupts.workload import Drawn, Workload, busy_ms, draw, load_workload, mix
 from sim.registry import names
 from sim.replay import State, replay
 
@@ -243,8 +244,9 @@ def test_a_seed_is_a_workload(name: str) -> None:
 def test_workloads_arrive_at_their_load_with_their_shares(name: str) -> None:
     workload, drawn = load_workload(name), draw(name, 5, requests=4000)
     requests = drawn.instance.requests
-    rate = len(requests) / requests[-1].arrival_s
-    assert rate == pytest.approx(workload.load * saturation_per_s(workload, COST), rel=0.06)
+    span_ms = busy_ms(requests, workload.kv_capacity_tokens, COST) / workload.load
+    assert span_ms * 0.99 < requests[-1].arrival_ns / 1e6 <= span_ms
+    assert np.median([r.arrival_ns / 1e6 for r in requests]) == pytest.approx(span_ms / 2, rel=0.05)
     for traffic in workload.traffic:
         share = sum(r.priority == traffic.priority for r in requests) / len(requests)
         assert share == pytest.approx(traffic.share, abs=0.03)
@@ -264,7 +266,7 @@ def test_the_long_tail_is_heavier() -> None:
 
 def test_constants_follow_from_their_sources() -> None:
     assert constants.KV_BYTES_PER_TOKEN == 2 * 32 * 32 * 128 * 2
-    assert constants.KV_CAPACITY_TOKENS == (36_000_000_000 - 13_476_000_000) // 524_288 == 42_961
+    assert constants.KV_CAPACITY_TOKENS == (36_000_000_000 - 2 * 6_738_415_616) // 524_288
     assert constants.MAX_NUM_SEQS == 10
     one_mb = constants.transfer_ms_per_mb()
     link = constants.swap_link()

@@ -5,4 +5,6 @@ from __future__ import annotations
 from sim.interrupts import constants
 from sim.interrupts.workload import Workload, mix
 
-WORKLOAD = Workload(mix(0.2, 0.5, 0.3), load=1.5, kv_capacity_tokens=constants.KV_PRESSURE_CAPACITY_TOKENS)
+WORKLOAD = Workload(
+    mix(0.2, 0.5, 0.3), load=1.5, kv_capacity_tokens=constants.KV_PRESSURE_CAPACITY_TOKENS, requests=100
+)

@@ -22,7 +22,7 @@ def prefill_floor_ticks(input_tokens: Sequence[int], token_budget: int, cost: Co
 
     >>> from sim.cost.model import load_cost_model
     >>> prefill_floor_ticks([20], 512, load_cost_model("linear/llama2-7b-a100"))
-    632253114880
+    631235494400
     """
     total, squares = sum(input_tokens), sum(i * i for i in input_tokens)
     batches = -(-total // token_budget)

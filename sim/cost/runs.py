@@ -80,6 +80,8 @@ class RunTimer:
         >>> timer.total(first, step, 2) == timer.cost.batch_ticks(first) + timer.cost.batch_ticks(second)
         True
         """
+        if self._flat is not None:
+            return stretch_ticks(repeat, *self.line(first, step))
         return sum(stretch_ticks(*stretch) for stretch in self.stretches(first, step, repeat))
 
     def batches_until(self, first: Features, step: Features, repeat: int, wait_ticks: int) -> int:

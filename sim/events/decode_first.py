@@ -71,6 +71,9 @@ class DecodeFirst(EventEngine):
         """Fills that were passed over stand in front of everybody from now on, by arrival; the others behind."""
         if not self.fills:
             return
+        if len(self.fills) == 1 and chunks and chunks[-1][0] == self.fills[0].request:
+            self.fills[0].in_front = False
+            return
         continued = {i for i, _ in chunks}
         for fill in self.fills:
             fill.in_front = fill.request not in continued

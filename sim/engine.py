@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, cast
 
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, load_cost_model
@@ -90,6 +90,8 @@ def simulate(
     name = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
     policy = make_scheduler(scheduler, instance) if isinstance(scheduler, str) else scheduler
     cost = cost or load_cost_model(instance.cost_model)
+    if rules.swap is None and getattr(policy, "needs_swap", False):
+        rules = replace(rules, swap=cast(Any, policy).swap_link(cost))
     if engine != "step" and not rules.prefix_sharing and not any(r.prefilled for r in instance.requests):
         from sim.events import compact_runs
 

@@ -1,4 +1,4 @@
-"""List what is there: schedulers, victims, objectives, solvers, bounds, cost-models, instances."""
+"""List what is there: schedulers, victims, admission, queues, objectives, solvers, bounds, cost-models, instances."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from sim.registry import names
 PACKAGES = {
     "schedulers": "sim.schedulers",
     "victims": "sim.preemption",
+    "admission": "sim.admission",
+    "queues": "sim.queues",
     "objectives": "csp.objectives",
     "formulations": "csp.formulations",
     "solvers": "csp.solvers",
@@ -40,14 +42,18 @@ def run(args: argparse.Namespace) -> int:
 def _lines(what: str) -> list[tuple[str, str]]:
     if what in OTHERS:
         return [(name, "") for name in OTHERS[what]()]
-    return [(name, _summary(f"{PACKAGES[what]}.{name}")) for name in names(PACKAGES[what])]
+    return [_entry(f"{PACKAGES[what]}.{name}", name) for name in names(PACKAGES[what])]
 
 
-def _summary(module: str) -> str:
-    """First line of a module's docstring, read without importing it."""
+def _entry(module: str, name: str) -> tuple[str, str]:
+    """Spelling (``NAME``, or the file's name) and first docstring line of a plug-in, read without importing it."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        return ""
+        return name, ""
     with open(spec.origin, encoding="utf-8") as stream:
-        text = ast.get_docstring(ast.parse(stream.read())) or ""
-    return text.splitlines()[0] if text else ""
+        tree = ast.parse(stream.read())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NAME":
+            name = str(ast.literal_eval(node.value))
+    text = ast.get_docstring(tree) or ""
+    return name, text.splitlines()[0] if text else ""

@@ -128,7 +128,7 @@ def parse_name(name: str) -> tuple[str, Options]:
     plain = head.replace("-", "_").replace(".", "_")
     known = names("sim.schedulers")
     base = max((b for b in known if plain == b or plain.startswith(b + "_")), key=len, default=None)
-    if base is None:
+    if base is None or plain.endswith("_"):
         raise InputError(unknown(head, [official_name("sim.schedulers", b) for b in known]), field="scheduler")
     chosen: dict[str, Any] = {}
     rest = plain[len(base) + 1 :]

@@ -11,11 +11,12 @@ from collections import deque
 from dataclasses import dataclass, fields
 
 from sim.admission import AdmissionParameters, load_admission
-from sim.cost.model import Features
+from sim.cost.model import CostModel, Features
+from sim.cost.swap import DEFAULT_LATENCY_US, swap_link
 from sim.instance import Instance
 from sim.preemption import load_victim_rule
 from sim.queues import load_rank
-from sim.replay import BatchRecord, State
+from sim.replay import BatchRecord, State, SwapLink
 from sim.schedule import Batch
 from sim.schedulers import Options
 from sim.schedulers._memory import Memory
@@ -31,10 +32,15 @@ class Parameters(AdmissionParameters):
         C of this scheduler; 0 for its own default. The smaller of this and the instance's is in force.
     seed
         Of the random victim rule.
+    swap_link, swap_latency_us, swap_overlap
+        The way to host memory (`sim.cost.swap.swap_link`); the GPU's own link by default.
     """
 
     token_budget: int = 0
     seed: int = 0
+    swap_link: str = ""
+    swap_latency_us: int = DEFAULT_LATENCY_US
+    swap_overlap: bool = False
 
 
 class PaperScheduler:
@@ -53,7 +59,7 @@ class PaperScheduler:
     PREFILL_ONLY = False
 
     def __init__(self, instance: Instance, options: Options) -> None:
-        parameters = options.read(Parameters())
+        self.parameters = parameters = options.read(Parameters())
         self.instance, self.options = instance, options
         self.token_budget = min(parameters.token_budget or self.TOKEN_BUDGET, instance.token_budget)
         self.max_running = instance.max_num_seqs or len(instance.requests)
@@ -78,6 +84,11 @@ class PaperScheduler:
     def needs_swap(self) -> bool:
         """Whether victims may go to host memory, so that the rules must have a link."""
         return self.refill != "recompute"
+
+    def swap_link(self, cost: CostModel) -> SwapLink:
+        """The link to use where the rules name none."""
+        p = self.parameters
+        return swap_link(cost.name, p.swap_link, latency_us=p.swap_latency_us, overlap=p.swap_overlap)
 
     def add(self, i: int, state: State) -> None:
         """A request arrives."""
@@ -131,12 +142,16 @@ class PaperScheduler:
             ):
                 break
             self.waiting.popleft()
-            self.memory.hold(i, hold)
-            if state.host_kv[i]:
-                self._swap_in.append(i)
-            self.place(i, min(tokens, self._budget))
+            self._admit(i, state)
             admitted.append(i)
         return admitted
+
+    def _admit(self, i: int, state: State) -> None:
+        """Start a request that fits: allocate, bring swapped KVs back, fill."""
+        self.memory.hold(i, self.admission.hold_tokens(i, state))
+        if state.host_kv[i]:
+            self._swap_in.append(i)
+        self.place(i, min(state.remaining_fill(i) - state.host_kv[i], self._budget))
 
     def run_decodes(self, left: deque[int], state: State) -> tuple[list[int], list[int]]:
         """Decode in list order, evicting from the list's end.

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from sim.cost.model import CostModel
+from sim.cost.swap import DEFAULT_LATENCY_US, swap_link
 from sim.errors import InputError
 from sim.instance import Instance
 from sim.preemption import load_victim_rule
-from sim.replay import BatchRecord, State
+from sim.replay import BatchRecord, State, SwapLink
 from sim.schedule import Batch
 from sim.schedulers import Options
 from sim.schedulers._memory import Memory
@@ -36,6 +38,8 @@ class V0Parameters:
         C and the cap on running requests; 0 for the instance's. The smaller of both is in force.
     seed
         Of the random victim rule.
+    swap_link, swap_latency_us
+        The way to host memory (`sim.cost.swap.swap_link`); the GPU's own link by default.
     """
 
     policy: str = "fcfs"
@@ -43,6 +47,8 @@ class V0Parameters:
     max_num_batched_tokens: int = 0
     max_num_seqs: int = 0
     seed: int = 0
+    swap_link: str = ""
+    swap_latency_us: int = DEFAULT_LATENCY_US
 
 
 class VllmV0:
@@ -61,7 +67,7 @@ class VllmV0:
     CHUNKED = False
 
     def __init__(self, instance: Instance, options: Options) -> None:
-        parameters = options.read(V0Parameters())
+        self.parameters = parameters = options.read(V0Parameters())
         if parameters.policy not in ("fcfs", "priority"):
             raise InputError("must be fcfs or priority", field="scheduler parameter policy", value=parameters.policy)
         if options.refill == "cheapest" or options.queue != "fcfs" or options.admission not in ("asis", "pf"):
@@ -86,6 +92,10 @@ class VllmV0:
         self._budget = 0
         self._sequences = 0
         self._put_back = 0
+
+    def swap_link(self, cost: CostModel) -> SwapLink:
+        """The link to use where the rules name none."""
+        return swap_link(cost.name, self.parameters.swap_link, latency_us=self.parameters.swap_latency_us)
 
     def add(self, i: int, state: State) -> None:
         """A request arrives."""

@@ -139,7 +139,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["engine", "simulator"])
 def test_broken_records(form: str, tmp_path: Path) -> None:
-    name = "A_paper_I01_ck" if form == "engine" else "grid2-vllm-"
+    name = "A_paper_I01_ck" if form == "engine" else "s72-vllm-4x1-4"
     whole = _excerpt(form, name)
     needed = ("config", "requests", "engine") if form == "engine" else ("M", "N", "model", "n_preemptions")
     for key in needed:

@@ -52,8 +52,9 @@ def judge(rows: Sequence[Row]) -> list[Verdict]:
         Verdict(
             "Recomputing beats swapping in from fewer than 100 KVs on", SECTION, "crossover below 100 KVs", words, verdict,
             f"By the published costs recomputing 1,000 KVs is as fast as a link of {needed:.1f} GB/s; PCIe 4.0 x16 moves "
-            "31.5 GB/s in one copy. Recomputing only wins where KVs lie scattered and each block is a copy of its own.",
-            "Whether to swap hangs on how KVs are laid out: gathered into one copy, even today's PCIe beats recomputing on "
-            "this GPU; block by block, the fixed cost of every copy adds up and recomputing wins early.",
+            "31.5 GB/s. Recomputing wins only over links slower than that, so the claim does not follow from these costs.",
+            "By these costs the host link brings KVs back faster than the GPU can compute them again. If recomputing wins in "
+            "practice, it is for what this comparison leaves out: copying KVs out first, a link shared with others, and "
+            "scattered memory.",
         )
     ]  # fmt: skip

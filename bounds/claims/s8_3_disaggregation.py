@@ -20,8 +20,8 @@ SECTION = "8.3"
 COST_MODEL = "linear-fit/llama3-8b-a100"
 SETUP = "llama3-8b-a100"
 PUBLISHED = {"Reason2": 0.07, "Chat15": 0.20}
-REQUESTS = {"quick": 300, "full": 1_000_000}
-CAPACITIES = {"quick": (100_000, 25_000), "full": (100_000, 50_000, 25_000)}
+REQUESTS = {"quick": 400, "full": 1_000_000}
+CAPACITIES = {"quick": (50_000, 10_000), "full": (100_000, 50_000, 25_000, 10_000)}
 DECODE = {"NRF": "sarathi_cs_nrf", "SRF": "sarathi_cs_srf"}
 
 

@@ -1,8 +1,9 @@
 """The paper's program (Kim et al., equations 7-10) with Big-M linearisation: every partial chunk is allowed.
 
 Variables per request i and batch j as in the paper: m KVs after the batch, c tokens processed, g generates a token, e
-preempted; s = I + sum of g before. Beyond the paper: a = processed, r = ready (has generated since it was last filled), d = decode
-step, z = complete, and m once more one-hot, because a fill of c tokens on m KVs costs c^2 + 2cm = (m + c)^2 - m^2.
+preempted; s = I + sum of g before. Beyond the paper: a = processed, r = ready (has generated since it was last filled),
+d = decode step, z = complete, and m once more one-hot, because a fill of c tokens on m KVs costs
+c^2 + 2cm = (m + c)^2 - m^2.
 The reference for small instances and for teaching; `flow` is the one to use.
 """
 
@@ -14,9 +15,10 @@ from typing import Any
 from csp.formulations import Formulated
 from csp.formulations._bigm_schedule import decode_bigm, encode_bigm
 from csp.formulations._cost import duration
-from csp.horizon import critical_path_batches, horizon
+from csp.horizon import horizon
 from csp.program import Program, Terms, ones, plus, times
-from csp.solvers import Problem
+from csp.relaxations import least_batches
+from csp.solvers import Control, Problem
 from sim.errors import InputError
 from sim.instance import Instance, Request
 from sim.replay import Rules
@@ -46,9 +48,9 @@ class Cell:
 class Grid:
     """All cells of a problem, constrained request by request."""
 
-    def __init__(self, instance: Instance, rules: Rules, batches: int) -> None:
+    def __init__(self, instance: Instance, rules: Rules, batches: int, control: Control) -> None:
         self.instance, self.rules, self.batches = instance, rules, batches
-        self.program = Program(f"bigm-{instance.name}")
+        self.program = Program(f"bigm-{instance.name}", out_of_time=lambda: control.stopped)
         self.cells = [[self._cell(i, j, r) for j in range(batches)] for i, r in enumerate(instance.requests)]
         for i, request in enumerate(instance.requests):
             self.program.equal(self.tokens(i, batches - 1), request.output_tokens, f"termination_{i}")
@@ -64,9 +66,9 @@ class Grid:
         def integer(name: str, most: int) -> int:
             return self.program.variable(0, most, f"{name}_{i}_{j}")
 
+        g, e, a, r, d, z = (integer(name, 1) for name in ("g", "e", "a", "r", "d", "z"))
         return Cell(
-            integer("m", peak), integer("c", min(peak, self.instance.token_budget)),
-            *(integer(name, 1) for name in ("g", "e", "a", "r", "d", "z")),
+            integer("m", peak), integer("c", min(peak, self.instance.token_budget)), g, e, a, r, d, z,
             integer("q", peak * peak), integer("p", peak), integer("D", peak),
             tuple(integer(f"m_is_{kv}", 1) for kv in range(peak + 1)),
         )  # fmt: skip
@@ -149,16 +151,16 @@ class Grid:
         return {self._reached[i, k, j]: 1}
 
 
-def formulate(problem: Problem) -> Formulated:
+def formulate(problem: Problem, control: Control) -> Formulated:
     """Build the Big-M program of a problem."""
     instance, rules = problem.instance, problem.rules
     if rules.swap is not None or not instance.offline:
         raise InputError("bigm knows neither swapping nor arrivals; use flow", field="formulation", value="bigm")
     batches = horizon(problem)
-    grid = Grid(instance, rules, batches)
+    grid = Grid(instance, rules, batches, control)
     program = grid.program
     used = [program.binary(f"used_{j}") for j in range(batches)]
-    least = critical_path_batches(instance)
+    least = least_batches(instance).best
     durations = []
     most_ticks = int(problem.incumbent_value) if problem.incumbent_value is not None else 2**53
     for j, x in enumerate(used):

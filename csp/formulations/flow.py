@@ -13,9 +13,10 @@ from typing import Any
 from csp.formulations import Formulated
 from csp.formulations._cost import duration
 from csp.formulations._flow_schedule import decode_flow, encode_flow
-from csp.horizon import critical_path_batches, horizon
+from csp.horizon import horizon
 from csp.program import Program, Terms, plus, times
-from csp.solvers import Problem
+from csp.relaxations import least_batches
+from csp.solvers import Control, Problem
 from sim.cost.model import CostModel
 from sim.instance import Instance, Request
 from sim.replay import Rules
@@ -33,9 +34,11 @@ class Network:
         Variable of each arc; arcs outside a request's time window do not exist.
     """
 
-    def __init__(self, problem: Problem, kinds: list[tuple[Request, tuple[int, ...]]], batches: int) -> None:
+    def __init__(
+        self, problem: Problem, control: Control, kinds: list[tuple[Request, tuple[int, ...]]], batches: int
+    ) -> None:
         self.instance, self.rules, self.kinds, self.batches = problem.instance, problem.rules, kinds, batches
-        self.program = Program(f"flow-{problem.instance.name}")
+        self.program = Program(f"flow-{problem.instance.name}", out_of_time=lambda: control.stopped)
         self.arcs: dict[Key, int] = {}
         for t in range(len(kinds)):
             self._arcs_of(t)
@@ -87,7 +90,7 @@ class Network:
         return {self.arcs[arc, t, b, k - 1]: 1 for arc, b in arcs if (arc, t, b, k - 1) in self.arcs}
 
 
-def formulate(problem: Problem) -> Formulated:
+def formulate(problem: Problem, control: Control) -> Formulated:
     """Build the flow program of a problem."""
     instance, cost, rules = problem.instance, problem.cost, problem.rules
     groups: dict[Request, list[int]] = defaultdict(list)
@@ -95,13 +98,13 @@ def formulate(problem: Problem) -> Formulated:
         groups[Request(r.input_tokens, r.output_tokens, r.arrival_ns, r.priority)].append(i)
     kinds = [(request, tuple(copies)) for request, copies in groups.items()]
     batches = horizon(problem)
-    network = Network(problem, kinds, batches)
+    network = Network(problem, control, kinds, batches)
     program = network.program
     by_batch: list[dict[str, list[tuple[int, int, int]]]] = [defaultdict(list) for _ in range(batches)]
     for (arc, t, j, k), v in network.arcs.items():
         by_batch[j][arc].append((t, k, v))
     used = [program.binary(f"used_{j}") for j in range(batches)]
-    least = critical_path_batches(instance)
+    least = least_batches(instance).best
     for j, x in enumerate(used):
         if j < least:
             program.lower[x] = 1

@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from csp.export import mps_text
 from csp.formulations import Formulated
 from csp.program import Program
 from csp.result import Status
 from csp.solvers import Answer, Control, Problem
-from csp.solvers._export import mps_text
 from csp.solvers._floating import TOLERANCE, rounded, unscaled
 from csp.solvers._threads import run_watched
 from sim.errors import InputError
@@ -25,7 +25,7 @@ def run(problem: Problem, control: Control) -> Answer:
     """Solve a problem's integer program with CBC."""
     import pulp
 
-    formulated = problem.build()
+    formulated = problem.build(control)
     with tempfile.TemporaryDirectory(prefix="servebound-") as folder:
         file = Path(folder) / "program.mps"
         file.write_text(mps_text(formulated.program), "utf-8")

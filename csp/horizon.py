@@ -68,6 +68,13 @@ def most_batches(instance: Instance, cost: CostModel, upper_ticks: int) -> int |
     return min(limits, default=None)
 
 
+def longest_batch_ticks(instance: Instance, cost: CostModel) -> int:
+    """No batch takes longer: every feature at its most (after the batch M KVs at most, so Q <= M^2)."""
+    m, n = instance.kv_capacity_tokens, len(instance.requests)
+    tokens = min(m, instance.token_budget)
+    return cost.batch_ticks(Features(1, 1, 1, min(n, tokens), min(n, tokens), tokens, m * m, m, m))
+
+
 def horizon(problem: Problem) -> int:
     """J, most batches of a schedule at least as good as the incumbent; see `most_batches`."""
     instance = problem.instance

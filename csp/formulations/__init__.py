@@ -35,6 +35,8 @@ class Formulated:
         Per batch, the binary that is 1 if it processes anything.
     duration
         Per batch, its time in ticks as a linear expression (a lower bound that an objective presses down).
+    end
+        Per batch, when it ends, likewise; the last one's is the makespan.
     generated
         ``generated(kind, k, j)``: how many of a kind have their k-th token by the end of batch j (j = -1: none).
     decode
@@ -50,6 +52,7 @@ class Formulated:
     kinds: list[tuple[Request, tuple[int, ...]]]
     used: list[int]
     duration: list[Terms]
+    end: list[Terms]
     generated: Callable[[int, int, int], Terms]
     decode: Callable[[list[int]], Schedule]
     encode: Callable[[Replay], list[int] | None]

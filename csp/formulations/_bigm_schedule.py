@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from csp.formulations._timeline import Timeline
 from csp.program import Program
-from sim.cost.model import CostModel
 from sim.replay import DECODE, Replay
 from sim.schedule import Batch, Schedule
 
@@ -29,12 +29,11 @@ def decode_bigm(values: Sequence[int], cells: list[list[Cell]]) -> Schedule:
     return Schedule(tuple(made))
 
 
-def encode_bigm(run: Replay, cells: list[list[Cell]], program: Program, cost: CostModel) -> list[int] | None:
+def encode_bigm(run: Replay, cells: list[list[Cell]], program: Program, line: Timeline) -> list[int] | None:
     """Variable values of a replayed schedule; None if it does not fit the horizon."""
     batches = len(cells[0])
     if len(run.records) > batches or any(not record.entries for record in run.records):
         return None
-    names = {name: v for v, name in enumerate(program.names)}
     values = [0] * len(program.names)
     for i, row in enumerate(cells):
         m = k = ready = 0
@@ -52,12 +51,4 @@ def encode_bigm(run: Replay, cells: list[list[Cell]], program: Program, cost: Co
                 m, k, ready = m + entry.tokens, k + entry.generates, ready or entry.generates
             values[x.m], values[x.r], values[x.z] = m, ready, k == done
             values[x.one_hot[m]] = 1
-    for j, record in enumerate(run.records):
-        for name, n in zip(("used", "prefills", "decodes"), record.features, strict=False):
-            values[names[f"{name}_{j}"]] = n
-        for g, group in enumerate(cost.groups):
-            if len(group.pieces) > 1:
-                values[names[f"T_{j}_{g}"]] = max(
-                    sum(a * x for a, x in zip(piece, record.features, strict=True)) for piece in group.pieces
-                )
-    return [int(value) for value in values]
+    return line.encode(run, program, [int(value) for value in values])

@@ -10,11 +10,10 @@ The reference for small instances and for teaching; `flow` is the one to use.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from csp.formulations import Formulated
 from csp.formulations._bigm_schedule import decode_bigm, encode_bigm
-from csp.formulations._cost import duration
+from csp.formulations._timeline import timeline
 from csp.horizon import horizon
 from csp.program import Program, Terms, ones, plus, times
 from csp.relaxations import least_batches
@@ -161,19 +160,18 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     program = grid.program
     used = [program.binary(f"used_{j}") for j in range(batches)]
     least = least_batches(instance).best
-    durations = []
-    most_ticks = int(problem.incumbent_value) if problem.incumbent_value is not None else 2**53
+    features = []
     for j, x in enumerate(used):
         program.lower[x] = int(j < least)
         if j:
             program.at_least({used[j - 1]: 1, x: -1}, 0, f"first_come_{j}")
-        features = _batch_rows(grid, [row[j] for row in grid.cells], j, x)
-        durations.append(duration(program, problem.cost, features, j, most_ticks))
-    handles: dict[str, Any] = {"program": program, "horizon": batches, "used": used, "duration": durations}
+        features.append(_batch_rows(grid, [row[j] for row in grid.cells], j, x))
+    line = timeline(problem, program, features, [[] for _ in used])
     return Formulated(
-        **handles, kinds=[(r, (i,)) for i, r in enumerate(instance.requests)], generated=grid.generated,
+        program=program, horizon=batches, used=used, duration=line.duration, end=line.end,
+        kinds=[(r, (i,)) for i, r in enumerate(instance.requests)], generated=grid.generated,
         decode=lambda values: decode_bigm(values, grid.cells),
-        encode=lambda run: encode_bigm(run, grid.cells, program, problem.cost),
+        encode=lambda run: encode_bigm(run, grid.cells, program, line),
         exact=True, exact_reason="every partial chunk is allowed",
     )  # fmt: skip
 

@@ -78,7 +78,7 @@ def solve(
         _monotone(progress, problem),
     )  # fmt: skip
     try:
-        answer = backend.run(problem, control)
+        answer = _impossible(problem) or backend.run(problem, control)
     except OutOfTime:
         reason = "time ended while the program was being built"
         answer = Answer("UNKNOWN", None, None, None, False, reason, "(not started)")
@@ -112,6 +112,15 @@ def _prepare(
     value = None if incumbent is None else goal.value(incumbent)
     lower = max((bound.value_ticks for bound in bounds), default=0)
     return Problem(instance, cost, rules, objective, formulation, incumbent, value, lower), bounds, found_by
+
+
+def _impossible(problem: Problem) -> Answer | None:
+    """Only a prompt that may not be split and exceeds the token budget can rule out the serial schedule."""
+    if problem.incumbent is not None:
+        return None
+    budget = problem.instance.token_budget
+    reason = f"a prompt is longer than the token budget {budget:,} and may not be split"
+    return Answer("INFEASIBLE", None, None, None, True, reason, "(not started)")
 
 
 def _warm_start(

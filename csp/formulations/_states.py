@@ -55,7 +55,7 @@ class Arc:
 
 
 def request_arcs(request: Request, instance: Instance, rules: Rules, *, chunks: bool) -> list[Arc]:
-    """All arcs of a request that lead from its start to its end.
+    """All arcs of a request that lead from its start to its end; none if it cannot get there.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def request_arcs(request: Request, instance: Instance, rules: Rules, *, chunks: 
         if rules.swap is not None:
             arcs += _swapped(request, k, rules, chunks=chunks)
     arcs = [arc for arc in arcs if instance.blocks(arc.kv) <= instance.kv_blocks]
-    first, last = distances(arcs)
+    first, last = distances(arcs, request.output_tokens)
     return [arc for arc in arcs if arc.source in first and arc.target in last]
 
 
@@ -129,7 +129,7 @@ def _swapped(request: Request, k: int, rules: Rules, *, chunks: bool) -> Iterato
                       transfer_ticks=moved)  # fmt: skip
 
 
-def distances(arcs: list[Arc]) -> tuple[dict[State, int], dict[State, int]]:
+def distances(arcs: list[Arc], outputs: int) -> tuple[dict[State, int], dict[State, int]]:
     """Fewest batches from the start to each state, and from each state to the end; unreachable states are left out.
 
     An arc out of a pool belongs to the batch of the arc into it.
@@ -139,8 +139,7 @@ def distances(arcs: list[Arc]) -> tuple[dict[State, int], dict[State, int]]:
     for arc in arcs:
         out[arc.source].append(arc)
         into[arc.target].append(arc)
-    end = max(arc.target[1] for arc in arcs)
-    return _walk({START: 0}, out, forward=True), _walk({(DONE, end, 0): 0}, into, forward=False)
+    return _walk({START: 0}, out, forward=True), _walk({(DONE, outputs, 0): 0}, into, forward=False)
 
 
 def _walk(found: dict[State, int], arcs: dict[State, list[Arc]], *, forward: bool) -> dict[State, int]:

@@ -50,7 +50,9 @@ class Network:
 
     def _place(self, t: int, arcs: list[Arc], most: int) -> None:
         """Instantiate arcs where the start can reach them and they can reach the end; conserve flow at every node."""
-        first, last = distances(arcs)
+        first, last = distances(arcs, self.kinds[t][0].output_tokens)
+        if not arcs:
+            self.program.equal({}, most, f"no_whole_fill_of_t{t}")
         balance: dict[tuple[int, State], Terms] = defaultdict(dict)
         for j in range(self.batches):
             for arc in arcs:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
@@ -23,8 +25,7 @@ from sim.errors import InputError
 
 def run(problem: Problem, control: Control) -> Answer:
     """Solve a problem's integer program with CBC."""
-    import pulp
-
+    pulp = import_pulp()
     formulated = problem.build(control)
     with tempfile.TemporaryDirectory(prefix="servebound-") as folder:
         file = Path(folder) / "program.mps"
@@ -40,9 +41,26 @@ def run(problem: Problem, control: Control) -> Answer:
     return _answer(formulated, lp, columns, solver.log, pulp)
 
 
+def import_pulp() -> Any:
+    """Import PuLP without letting it load highspy for the whole process.
+
+    PuLP 3.3 loads highspy's library with global symbols, and OR-Tools' own HiGHS then crashes in the same process.
+    """
+    missing = object()
+    before: Any = sys.modules.get("highspy", missing)
+    sys.modules["highspy"] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module("pulp")
+    finally:
+        if before is missing:
+            del sys.modules["highspy"]
+        else:
+            sys.modules["highspy"] = before
+
+
 def _command(control: Control, *, warm: bool) -> Any:
     """PuLP's CBC command with its process in reach, so that it can be interrupted, and its log kept."""
-    import pulp
+    pulp = import_pulp()
 
     class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
         process: subprocess.Popen[str] | None = None

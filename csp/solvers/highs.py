@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
@@ -12,12 +14,14 @@ from csp.result import Status
 from csp.solvers import Answer, Control, Problem
 from csp.solvers._floating import TOLERANCE, column_scale, rounded, to_mathopt, unscaled
 from csp.solvers._threads import run_watched
+from sim.errors import InputError
 
 _PROGRESS = re.compile(r"%\s+(-?inf|-?[\d.e+-]+)\s+(-?inf|-?[\d.e+-]+)\s+(?:Large|inf|[\d.]+%)\s")
 
 
 def run(problem: Problem, control: Control) -> Answer:
     """Solve a problem's integer program with HiGHS (one thread; MathOpt takes no other number)."""
+    _refuse_foreign_library()
     from ortools.math_opt.python import mathopt
     from ortools.util.python.solve_interrupter import SolveInterrupter
 
@@ -50,6 +54,13 @@ def run(problem: Problem, control: Control) -> Answer:
     bound = None if status == "INFEASIBLE" else unscaled(program, result.termination.objective_bounds.dual_bound)
     return Answer(status, schedule, value, bound, formulated.exact, formulated.exact_reason,
                   f"highs (ortools {version('ortools')})", TOLERANCE)  # fmt: skip
+
+
+def _refuse_foreign_library() -> None:
+    """PuLP 3.3, imported by somebody else, loads highspy with global symbols; OR-Tools' HiGHS would then crash."""
+    if "pulp" in sys.modules and hasattr(ctypes.CDLL(None), "_ZN5Highs3runEv"):
+        raise InputError("cannot run beside PuLP once that has loaded highspy: import csp.solvers.cbc before pulp, or "
+                         "uninstall highspy", field="solver", value="highs")  # fmt: skip
 
 
 def _hint(program: Program, variables: list[Any], values: list[int]) -> dict[Any, float]:

@@ -90,6 +90,8 @@ def _require_plain(instance: Instance, rules: Rules) -> None:
     if rules.prefix_sharing or any(request.prefilled for request in instance.requests):
         raise InputError("shared prefixes and prefilled requests can be simulated, not solved exactly",
                          field="requests")  # fmt: skip
+    if rules.abandon:
+        raise InputError("abandoning every request would be optimal; solve without it", field="rules", value="abandon")
 
 
 def prepare(

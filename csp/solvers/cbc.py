@@ -62,7 +62,7 @@ def _command(control: Control, *, warm: bool) -> Any:
     """PuLP's CBC command with its process in reach, so that it can be interrupted, and its log kept."""
     pulp = import_pulp()
 
-    class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
+    class Cbc(pulp.COIN_CMD):  # type: ignore[misc, name-defined]
         process: subprocess.Popen[str] | None = None
         log = ""
         halted = False

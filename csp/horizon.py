@@ -1,4 +1,4 @@
-"""How many batches a schedule can need, and a first lower bound: what every schedule must pay.
+"""How many batches a schedule can need.
 
 A cost model whose groups have several pieces is at least any choice of one piece per group, so every such choice is an
 additive cost that never overestimates (`additive_floors`); what holds for all of them holds for the true cost.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from csp.result import Bound
 from csp.solvers import Problem
 from sim.cost.model import CostModel, Features
 from sim.errors import InputError
@@ -51,19 +50,6 @@ def flags_ticks(a: Features, batches: int) -> int:
     return batches * (a.batch + cheaper) + (a.prefill_batch - cheaper if batches else 0)
 
 
-def critical_path_batches(instance: Instance) -> int:
-    """A request needs ceil(I / C) batches to its first token and one more for each other: J >= max of the sums."""
-    return max(-(-r.input_tokens // instance.token_budget) + r.output_tokens - 1 for r in instance.requests)
-
-
-def critical_path_bound(instance: Instance, cost: CostModel) -> Bound:
-    """Critical path in batches turned into time: its flags plus the least work."""
-    batches = critical_path_batches(instance)
-    value, work = max((work_ticks(instance, a) + flags_ticks(a, batches), work_ticks(instance, a))
-                      for a in additive_floors(cost))  # fmt: skip
-    return Bound("critical-path", value, inputs={"batches": batches, "work_ticks": work})
-
-
 def most_batches(instance: Instance, cost: CostModel, upper_ticks: int) -> int | None:
     """Most batches of a schedule whose batches take at most ``upper_ticks`` in all; None if nothing limits them.
 
@@ -80,6 +66,13 @@ def most_batches(instance: Instance, cost: CostModel, upper_ticks: int) -> int |
             rest = upper_ticks - work_ticks(instance, a) - (flags_ticks(a, 1) - per_batch)
             limits.append(max(0, rest // per_batch))
     return min(limits, default=None)
+
+
+def longest_batch_ticks(instance: Instance, cost: CostModel) -> int:
+    """No batch takes longer: every feature at its most (after the batch M KVs at most, so Q <= M^2)."""
+    m, n = instance.kv_capacity_tokens, len(instance.requests)
+    tokens = min(m, instance.token_budget)
+    return cost.batch_ticks(Features(1, 1, 1, min(n, tokens), min(n, tokens), tokens, m * m, m, m))
 
 
 def horizon(problem: Problem) -> int:

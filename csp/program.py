@@ -6,13 +6,15 @@ compute in floating point get times in milliseconds (`float_scale`) and state th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from sim.clock import TICKS_PER_MS
 
 Terms = dict[int, int]
 """A linear expression: coefficient per variable index."""
+
+
+class OutOfTime(Exception):
+    """The deadline passed while a program was being built."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,10 @@ class Program:
         Constraints.
     objective, objective_offset
         What is minimised.
+    objective_in_ticks
+        Whether the objective is a time.
+    out_of_time
+        Asked now and then while the program is built.
     """
 
     name: str = "program"
@@ -50,6 +56,9 @@ class Program:
     objective: Terms = field(default_factory=dict)
     objective_offset: int = 0
     objective_in_ticks: bool = True
+    out_of_time: Callable[[], bool] = lambda: False
+
+    _asked: int = 0
 
     def variable(self, lower: int, upper: int, name: str, *, ticks: bool = False) -> int:
         """Add an integer variable; its index."""
@@ -64,7 +73,16 @@ class Program:
         return self.variable(0, 1, name)
 
     def row(self, terms: Mapping[int, int], lower: int | None, upper: int | None, name: str) -> None:
-        """Add lower <= terms <= upper; rows that hold for all values within the variables' bounds are left out."""
+        """Add lower <= terms <= upper; rows that hold for all values within the variables' bounds are left out.
+
+        Raises
+        ------
+        OutOfTime
+            If `out_of_time` says so.
+        """
+        self._asked += 1
+        if self._asked % 128 == 0 and self.out_of_time():
+            raise OutOfTime
         kept = {v: a for v, a in terms.items() if a}
         least = sum(a * (self.lower[v] if a > 0 else self.upper[v]) for v, a in kept.items())
         most = sum(a * (self.upper[v] if a > 0 else self.lower[v]) for v, a in kept.items())
@@ -102,11 +120,6 @@ class Program:
             if (row.lower is not None and total < row.lower) or (row.upper is not None and total > row.upper):
                 return row.name
         return None
-
-    @property
-    def float_scale(self) -> int:
-        """What floating-point solvers divide times by: ticks per ms for a time objective, else 1."""
-        return TICKS_PER_MS
 
 
 def plus(*parts: Mapping[int, int]) -> Terms:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 
-from csp.horizon import critical_path_bound
 from csp.objectives import load_objective
+from csp.program import OutOfTime
+from csp.relaxations import combinatorial_bounds
 from csp.result import Bound, Result, Status
 from csp.solvers import Answer, Control, Problem, load_backend
 from csp.warm import best_heuristic
@@ -70,22 +71,17 @@ def solve(
     ('OPTIMAL', 60.181)
     """
     began = time.monotonic()
-    backend, goal = load_backend(solver), load_objective(objective)
-    instance.require_feasible()
-    _require_plain(instance, rules)
-    cost = cost or load_cost_model(instance.cost_model)
-    found_by, incumbent = _warm_start(instance, cost, rules, goal.value, warm_start)
-    bounds = [critical_path_bound(instance, cost)] if objective == "makespan" else []
-    best = max(bounds, key=lambda bound: bound.value_ticks, default=None)
-    problem = Problem(
-        instance, cost, rules, objective, formulation, incumbent,
-        None if incumbent is None else goal.value(incumbent), 0 if best is None else best.value_ticks,
-    )  # fmt: skip
+    backend = load_backend(solver)
+    problem, bounds, found_by = _prepare(instance, objective, formulation, rules, cost, warm_start)
     control = Control(
         None if time_limit_s is None else began + time_limit_s, workers, seed, stop or threading.Event(),
-        _monotone(progress, problem, best),
+        _monotone(progress, problem),
     )  # fmt: skip
-    answer = backend.run(problem, control)
+    try:
+        answer = _impossible(problem) or backend.run(problem, control)
+    except OutOfTime:
+        reason = "time ended while the program was being built"
+        answer = Answer("UNKNOWN", None, None, None, False, reason, "(not started)")
     return _conclude(problem, answer, bounds, found_by, solver, workers, seed, began)
 
 
@@ -94,6 +90,39 @@ def _require_plain(instance: Instance, rules: Rules) -> None:
     if rules.prefix_sharing or any(request.prefilled for request in instance.requests):
         raise InputError("shared prefixes and prefilled requests can be simulated, not solved exactly",
                          field="requests")  # fmt: skip
+    if rules.abandon:
+        raise InputError("abandoning every request would be optimal; solve without it", field="rules", value="abandon")
+
+
+def prepare(
+    instance: Instance, *, objective: str = "makespan", formulation: str = "flow", rules: Rules = PAPER_RULES,
+    cost: CostModel | None = None, warm_start: Replay | None = None,
+) -> Problem:  # fmt: skip
+    """The problem as a backend gets it, with the best heuristic schedule and the combinatorial bounds; see `solve`."""
+    return _prepare(instance, objective, formulation, rules, cost, warm_start)[0]
+
+
+def _prepare(
+    instance: Instance, objective: str, formulation: str, rules: Rules, cost: CostModel | None, given: Replay | None
+) -> tuple[Problem, list[Bound], str | None]:
+    goal = load_objective(objective)
+    instance.require_feasible()
+    _require_plain(instance, rules)
+    cost = cost or load_cost_model(instance.cost_model)
+    found_by, incumbent = _warm_start(instance, cost, rules, goal.value, given)
+    bounds = combinatorial_bounds(instance, cost) if objective == "makespan" else []
+    value = None if incumbent is None else goal.value(incumbent)
+    lower = max((bound.value_ticks for bound in bounds), default=0)
+    return Problem(instance, cost, rules, objective, formulation, incumbent, value, lower), bounds, found_by
+
+
+def _impossible(problem: Problem) -> Answer | None:
+    """Only a prompt that may not be split and exceeds the token budget can rule out the serial schedule."""
+    if problem.incumbent is not None:
+        return None
+    budget = problem.instance.token_budget
+    reason = f"a prompt is longer than the token budget {budget:,} and may not be split"
+    return Answer("INFEASIBLE", None, None, None, True, reason, "(not started)")
 
 
 def _warm_start(
@@ -108,10 +137,10 @@ def _warm_start(
 
 
 def _monotone(
-    progress: Callable[[Ticks | None, Ticks | None], None] | None, problem: Problem, bound: Bound | None
+    progress: Callable[[Ticks | None, Ticks | None], None] | None, problem: Problem
 ) -> Callable[[Ticks | None, Ticks | None], None]:
     """Pass on improvements only, starting from what is known before the solver runs."""
-    best: list[Ticks | None] = [problem.incumbent_value, None if bound is None else bound.value_ticks]
+    best: list[Ticks | None] = [problem.incumbent_value, problem.lower_bound]
     lock = threading.Lock()
     if progress is None:
         return lambda incumbent, lower: None

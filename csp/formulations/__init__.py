@@ -1,6 +1,6 @@
 """Formulations, one file each: a scheduling problem as an integer linear program.
 
-A file defines ``formulate(problem) -> Formulated``; the objective is then set by the objective's own file.
+A file defines ``formulate(problem, control) -> Formulated``; the objective is then set by the objective's own file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sim.replay import Replay
 from sim.schedule import Schedule
 
 if TYPE_CHECKING:
-    from csp.solvers import Problem
+    from csp.solvers import Control, Problem
 
 
 @dataclass(slots=True)
@@ -35,6 +35,8 @@ class Formulated:
         Per batch, the binary that is 1 if it processes anything.
     duration
         Per batch, its time in ticks as a linear expression (a lower bound that an objective presses down).
+    end
+        Per batch, when it ends, likewise; the last one's is the makespan.
     generated
         ``generated(kind, k, j)``: how many of a kind have their k-th token by the end of batch j (j = -1: none).
     decode
@@ -50,6 +52,7 @@ class Formulated:
     kinds: list[tuple[Request, tuple[int, ...]]]
     used: list[int]
     duration: list[Terms]
+    end: list[Terms]
     generated: Callable[[int, int, int], Terms]
     decode: Callable[[list[int]], Schedule]
     encode: Callable[[Replay], list[int] | None]
@@ -57,7 +60,7 @@ class Formulated:
     exact_reason: str
 
 
-def formulate(problem: Problem) -> Formulated:
+def formulate(problem: Problem, control: Control) -> Formulated:
     """Build a problem's program with its objective.
 
     Raises
@@ -68,6 +71,6 @@ def formulate(problem: Problem) -> Formulated:
     from csp.objectives import load_objective
 
     module = load("csp.formulations", problem.formulation, what="formulation")
-    formulated = cast(Formulated, module.formulate(problem))
+    formulated = cast(Formulated, module.formulate(problem, control))
     load_objective(problem.objective).minimise(formulated, problem)
     return formulated

@@ -1,27 +1,29 @@
 """Time-expanded network in which identical requests flow as one type; integer flow, no symmetry among them.
 
-Nodes are (type, tokens generated k, absent or resident) between batches; arcs of a batch are fill (absent at k ->
-resident at k + 1, processing I + k tokens), decode, hold, preempt and wait. Per batch: a memory row, a token row and
-one binary for each fixed charge. Fills are whole; where that loses something the formulation says it is not exact.
+Nodes are a type's states between batches, arcs what its requests do in a batch (`_states`). Per batch: a memory row, a
+token row and one binary for each fixed charge. Partial chunks are modelled where whole fills might lose something and
+the network stays small enough; where it does not, the formulation says that it is not exact.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 from csp.formulations import Formulated
-from csp.formulations._cost import duration
 from csp.formulations._flow_schedule import decode_flow, encode_flow
-from csp.horizon import critical_path_batches, horizon
-from csp.program import Program, Terms, plus, times
-from csp.solvers import Problem
+from csp.formulations._states import DONE, POOL, START, Arc, State, distances, request_arcs
+from csp.formulations._timeline import Timeline, timeline
+from csp.horizon import horizon
+from csp.program import Program, Terms, plus
+from csp.relaxations import least_batches
+from csp.solvers import Control, Problem
 from sim.cost.model import CostModel
 from sim.instance import Instance, Request
-from sim.replay import Rules
+from sim.replay import Replay
 
-Key = tuple[str, int, int, int]
-"""(arc, type, batch, tokens generated before)."""
+MAX_CHUNK_VARIABLES = 60_000
+"""Partial chunks are left out of larger networks."""
+_FEATURES = ("tokens", "n_prefill", "n_decode", "prefill_square", "prefill_reads", "decode_reads")
 
 
 class Network:
@@ -29,153 +31,181 @@ class Network:
 
     Attributes
     ----------
-    arcs
-        Variable of each arc; arcs outside a request's time window do not exist.
+    placed
+        Variable of each (type, batch, arc); arcs outside a request's time window do not exist.
+    by_batch
+        (type, arc, variable) per batch.
     """
 
-    def __init__(self, problem: Problem, kinds: list[tuple[Request, tuple[int, ...]]], batches: int) -> None:
-        self.instance, self.rules, self.kinds, self.batches = problem.instance, problem.rules, kinds, batches
-        self.program = Program(f"flow-{problem.instance.name}")
-        self.arcs: dict[Key, int] = {}
-        for t in range(len(kinds)):
-            self._arcs_of(t)
-            self._conserve(t)
+    def __init__(self, problem: Problem, control: Control, batches: int) -> None:
+        self.instance, self.rules, self.batches = problem.instance, problem.rules, batches
+        self.kinds = _kinds(problem.instance)
+        self.program = Program(f"flow-{problem.instance.name}", out_of_time=lambda: control.stopped)
+        self.placed: dict[tuple[int, int, Arc], int] = {}
+        self.by_batch: list[list[tuple[int, Arc, int]]] = [[] for _ in range(batches)]
+        self.exact, self.exact_reason, chunks = exactness(problem, self.kinds, batches)
+        for t, (request, copies) in enumerate(self.kinds):
+            arcs = request_arcs(request, self.instance, self.rules, chunks=chunks)
+            self._place(t, arcs, len(copies))
 
-    def _arcs_of(self, t: int) -> None:
-        """Token k + 1 comes out in batch k at the earliest, and early enough for the rest to follow."""
-        request, copies = self.kinds[t]
-        instance, last = self.instance, self.batches - 1
-        for k in range(request.output_tokens):
-            s = request.input_tokens + k
-            for j in range(self.batches):
-                latest = last - (request.output_tokens - 1 - k)
-                if k <= j <= latest and s <= instance.token_budget and (k == 0 or self.rules.preemption):
-                    self._arc("fill", t, j, k, len(copies))
-                if j < latest and (k == 0 or (j > k and self.rules.preemption)):
-                    self._arc("wait", t, j, k, len(copies))
-                if k == 0:
+    def _place(self, t: int, arcs: list[Arc], most: int) -> None:
+        """Instantiate arcs where the start can reach them and they can reach the end; conserve flow at every node."""
+        first, last = distances(arcs, self.kinds[t][0].output_tokens)
+        if not arcs:
+            self.program.equal({}, most, f"no_whole_fill_of_t{t}")
+        balance: dict[tuple[int, State], Terms] = defaultdict(dict)
+        for j in range(self.batches):
+            for arc in arcs:
+                pooled = arc.target[0] == POOL
+                if (
+                    j < first[arc.source] - (arc.source[0] == POOL)
+                    or j + (not pooled) + last[arc.target] > self.batches
+                ):
                     continue
-                if k <= j <= latest:
-                    self._arc("decode", t, j, k, len(copies))
-                if k <= j < latest:
-                    self._arc("hold", t, j, k, len(copies))
-                    if self.rules.preemption:
-                        self._arc("preempt", t, j, k, len(copies))
+                v = self.program.variable(0, most, f"{arc.name}_t{t}_b{j}")
+                self.placed[t, j, arc] = v
+                self.by_batch[j].append((t, arc, v))
+                balance[j, arc.source][v] = -1
+                if arc.target[0] != DONE:
+                    into = balance[j if pooled else j + 1, arc.target]
+                    into[v] = into.get(v, 0) + 1
+        for (j, state), terms in balance.items():
+            supply = most if (j, state) == (0, START) else 0
+            self.program.equal(terms, -supply, f"balance_t{t}_b{j}_{'_'.join(map(str, state)).replace('-', '_')}")
+        self._match_levels(t)
 
-    def _arc(self, arc: str, t: int, j: int, k: int, most: int) -> None:
-        self.arcs[arc, t, j, k] = self.program.variable(0, most, f"{arc}_{t}_{j}_{k}")
-
-    def terms(self, t: int, j: int, **ks: int) -> Terms:
-        """Sum of arcs of a type in a batch, each at its k; arcs that do not exist count nothing."""
-        return {self.arcs[arc, t, j, k]: 1 for arc, k in ks.items() if (arc, t, j, k) in self.arcs}
-
-    def _conserve(self, t: int) -> None:
-        request, copies = self.kinds[t]
-        self.program.equal(self.terms(t, 0, wait=0, fill=0), len(copies), f"start_{t}")
-        for j in range(self.batches - 1):
-            for k in range(request.output_tokens):
-                before, after = self.terms(t, j, wait=k, preempt=k), self.terms(t, j + 1, wait=k, fill=k)
-                self.program.equal(plus(before, times(-1, after)), 0, f"absent_{t}_{j}_{k}")
-                if k:
-                    before = self.terms(t, j, hold=k, fill=k - 1, decode=k - 1)
-                    after = self.terms(t, j + 1, hold=k, decode=k, preempt=k)
-                    self.program.equal(plus(before, times(-1, after)), 0, f"resident_{t}_{j}_{k}")
+    def _match_levels(self, t: int) -> None:
+        """Whoever leaves a level in a pool must rise: no more enter levels <= x than leave levels < x."""
+        pools: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+        for (u, j, arc), v in self.placed.items():
+            if u == t and arc.target[0] == POOL:
+                pools[j, arc.source[1]].append((arc.source[2], 0, v))
+            elif u == t and arc.source[0] == POOL:
+                pools[j, arc.source[1]].append((arc.kv, 1, v))
+        for (j, k), moves in pools.items():
+            for x in sorted({level for level, enters, _ in moves if enters}):
+                left = {v: -1 for level, enters, v in moves if not enters and level < x}
+                entered = {v: 1 for level, enters, v in moves if enters and level <= x}
+                self.program.at_most(plus(entered, left), 0, f"rise_t{t}_b{j}_{k}_{x}")
 
     def generated(self, t: int, k: int, j: int) -> Terms:
-        """How many of a type have their k-th token by the end of batch j: net flow over the step k - 1 -> k."""
-        arcs = [(arc, b) for arc in ("fill", "decode") for b in range(j + 1)]
-        return {self.arcs[arc, t, b, k - 1]: 1 for arc, b in arcs if (arc, t, b, k - 1) in self.arcs}
+        """How many of a type have their k-th token by the end of batch j."""
+        return {
+            v: 1 for b in range(j + 1) for u, arc, v in self.by_batch[b]
+            if u == t and arc.what in ("fill", "decode", "swap-in-decode") and arc.source[1] == k - 1
+        }  # fmt: skip
+
+    def starting(self, t: int, j: int) -> Terms:
+        """How many of a type begin in batch j: they must have arrived."""
+        return {v: 1 for u, arc, v in self.by_batch[j] if u == t and arc.source == START and arc.target != START}
 
 
-def formulate(problem: Problem) -> Formulated:
-    """Build the flow program of a problem."""
-    instance, cost, rules = problem.instance, problem.cost, problem.rules
+def _kinds(instance: Instance) -> list[tuple[Request, tuple[int, ...]]]:
     groups: dict[Request, list[int]] = defaultdict(list)
     for i, r in enumerate(instance.requests):
         groups[Request(r.input_tokens, r.output_tokens, r.arrival_ns, r.priority)].append(i)
-    kinds = [(request, tuple(copies)) for request, copies in groups.items()]
+    return [(request, tuple(copies)) for request, copies in groups.items()]
+
+
+def formulate(problem: Problem, control: Control) -> Formulated:
+    """Build the flow program of a problem."""
     batches = horizon(problem)
-    network = Network(problem, kinds, batches)
+    network = Network(problem, control, batches)
     program = network.program
-    by_batch: list[dict[str, list[tuple[int, int, int]]]] = [defaultdict(list) for _ in range(batches)]
-    for (arc, t, j, k), v in network.arcs.items():
-        by_batch[j][arc].append((t, k, v))
     used = [program.binary(f"used_{j}") for j in range(batches)]
-    least = critical_path_batches(instance)
+    least = least_batches(problem.instance).best
     for j, x in enumerate(used):
-        if j < least:
-            program.lower[x] = 1
+        program.lower[x] = int(j < least)
         if j:
             program.at_least({used[j - 1]: 1, x: -1}, 0, f"first_come_{j}")
-    rows = [_batch_rows(network, by_batch[j], j, used[j]) for j in range(batches)]
-    most_ticks = int(problem.incumbent_value) if problem.incumbent_value is not None else 2**53
-    durations = [duration(program, cost, rows[j], j, most_ticks) for j in range(batches)]
-    exact, reason = exactness(instance, cost, rules)
-    handles: dict[str, Any] = {"program": program, "kinds": kinds, "horizon": batches, "used": used}
+    features = [_batch_rows(network, j, used[j]) for j in range(batches)]
+    line = timeline(problem, program, features, [
+        [(request, network.starting(t, j), len(copies)) for t, (request, copies) in enumerate(network.kinds)]
+        for j in range(batches)
+    ])  # fmt: skip
     return Formulated(
-        **handles, duration=durations, generated=network.generated,
-        decode=lambda values: decode_flow(values, network.arcs, kinds, batches),
-        encode=lambda run: encode_flow(run, network.arcs, kinds, program, cost), exact=exact, exact_reason=reason,
+        program=program, horizon=batches, used=used, duration=line.duration, end=line.end, kinds=network.kinds,
+        generated=network.generated,
+        decode=lambda values: decode_flow(values, network.placed, network.kinds, batches),
+        encode=lambda run: _encode(run, network, line),
+        exact=network.exact, exact_reason=network.exact_reason,
     )  # fmt: skip
 
 
-def _batch_rows(network: Network, arcs: dict[str, list[tuple[int, int, int]]], j: int, used: int) -> dict[str, Terms]:
+def _encode(run: Replay, network: Network, line: Timeline) -> list[int] | None:
+    found = encode_flow(run, network.placed, network.kinds, network.batches)
+    if found is None or len(run.records) > network.batches or not all(record.entries for record in run.records):
+        return None
+    program = network.program
+    values = [found.get(v, 0) for v in range(len(program.names))]
+    return line.encode(run, program, values)
+
+
+def _batch_rows(network: Network, j: int, used: int) -> dict[str, Terms]:
     """Memory, tokens, sequences and flags of one batch; its features as linear expressions."""
-    program, instance, kinds = network.program, network.instance, network.kinds
-    inputs = [request.input_tokens for request, _ in kinds]
-    fills, decodes, holds = arcs["fill"], arcs["decode"], arcs["hold"]
-    after = {v: inputs[t] + k for t, k, v in (*fills, *decodes)} | {v: inputs[t] + k - 1 for t, k, v in holds}
-    blocks = {v: instance.blocks(kv) for v, kv in after.items()}
+    program, instance, arcs = network.program, network.instance, network.by_batch[j]
+    blocks = {v: instance.blocks(arc.kv) for _, arc, v in arcs}
     program.at_most(plus(blocks, {used: -instance.kv_blocks}), 0, f"memory_{j}")
-    tokens = {v: inputs[t] + k for t, k, v in fills} | {v: 1 for _, _, v in decodes}
-    program.at_most(plus(tokens, {used: -instance.token_budget}), 0, f"tokens_{j}")
-    n_fill, n_decode = {v: 1 for _, _, v in fills}, {v: 1 for _, _, v in decodes}
+    features: dict[str, Terms] = {
+        name: {v: value for _, arc, v in arcs if (value := getattr(arc, name))} for name in _FEATURES
+    }
+    program.at_most(plus(features["tokens"], {used: -instance.token_budget}), 0, f"tokens_{j}")
+    n_prefill, n_decode = features["n_prefill"], features["n_decode"]
     if instance.max_num_seqs is not None:
-        program.at_most(plus(n_fill, n_decode, {used: -instance.max_num_seqs}), 0, f"sequences_{j}")
-    flags = {}
-    for name, entries, n in (("prefills", fills, n_fill), ("decodes", decodes, n_decode)):
-        flag = flags[name] = program.binary(f"{name}_{j}")
-        program.at_most({flag: 1, used: -1}, 0, f"{name}_used_{j}")
-        program.at_least(plus(n, {flag: -1}), 0, f"{name}_some_{j}")
-        for t, (_, copies) in enumerate(kinds):
-            of_type = {v: 1 for u, _, v in entries if u == t}
-            program.at_most(plus(of_type, {flag: -len(copies)}), 0, f"{name}_of_{t}_{j}")
-        room = {v: blocks[v] for _, _, v in entries}
-        program.at_most(plus(room, {flag: -instance.kv_blocks}), 0, f"{name}_room_{j}")
-    program.at_least({flags["prefills"]: 1, flags["decodes"]: 1, used: -1}, 0, f"some_{j}")
+        program.at_most(plus(n_prefill, n_decode, {used: -instance.max_num_seqs}), 0, f"sequences_{j}")
+    flags = {"batch": {used: 1}}
+    for name, entries in (("prefill", n_prefill), ("decode", n_decode)):
+        flag = program.binary(f"{name}s_{j}")
+        flags[f"{name}_batch"] = {flag: 1}
+        program.at_most({flag: 1, used: -1}, 0, f"{name}s_used_{j}")
+        program.at_least(plus(entries, {flag: -1}), 0, f"{name}s_some_{j}")
+        for t, (_, copies) in enumerate(network.kinds):
+            of_type = {v: 1 for u, _, v in arcs if u == t and v in entries}
+            program.at_most(plus(of_type, {flag: -len(copies)}), 0, f"{name}s_of_{t}_{j}")
+        program.at_most(plus({v: blocks[v] for v in entries}, {flag: -instance.kv_blocks}), 0, f"{name}s_room_{j}")
+    program.at_least(plus(flags["prefill_batch"], flags["decode_batch"], {used: -1}), 0, f"some_{j}")
     if not network.rules.hybrid:
-        program.at_most({flags["prefills"]: 1, flags["decodes"]: 1}, 1, f"no_hybrid_{j}")
-    return {
-        "batch": {used: 1}, "prefill_batch": {flags["prefills"]: 1}, "decode_batch": {flags["decodes"]: 1},
-        "n_prefill": n_fill, "n_decode": n_decode, "tokens": tokens,
-        "prefill_square": {v: (inputs[t] + k) ** 2 for t, k, v in fills},
-        "decode_reads": {v: inputs[t] + k - 1 for t, k, v in decodes},
-    }  # fmt: skip
+        program.at_most(plus(flags["prefill_batch"], flags["decode_batch"]), 1, f"no_hybrid_{j}")
+    transfers = {v: arc.transfer_ticks for _, arc, v in arcs if arc.transfer_ticks}
+    return features | flags | {"transfer": transfers}
 
 
-def exactness(instance: Instance, cost: CostModel, rules: Rules) -> tuple[bool, str]:
-    """Whether whole fills lose nothing, for objectives that never fall when a token comes later.
+def exactness(problem: Problem, kinds: list[tuple[Request, tuple[int, ...]]], batches: int) -> tuple[bool, str, bool]:
+    """Whether the network holds an optimal schedule, why, and whether it needs partial chunks for that."""
+    harmless, reason = whole_fills_suffice(problem)
+    if harmless:
+        return True, reason, False
+    levels = sum(4 * (r.input_tokens + k) for r, _ in kinds for k in range(r.output_tokens)) * batches
+    if levels <= MAX_CHUNK_VARIABLES:
+        return True, "every partial chunk is allowed", True
+    return False, f"partial chunks can help where {reason}, and are left out of a network of this size", False
 
-    With M <= C a chunk can move into the batch that completes its fill; under an additive cost no batch then ends
-    later. A batch left with evictions only is dropped and whoever it evicted is kept, which costs nothing if a decode
-    step is at most a refill.
+
+def whole_fills_suffice(problem: Problem) -> tuple[bool, str]:
+    """Whether whole fills lose nothing, and why; or where partial chunks can help.
+
+    Offline, with M <= C, a chunk can move into the batch that completes its fill; under an additive cost no batch then
+    ends later. A batch left with evictions only is dropped and whoever it evicted is kept, which costs nothing if a
+    decode step is at most a refill. Objectives must not mind a token that comes earlier.
     """
+    instance, cost, rules = problem.instance, problem.cost, problem.rules
     if not rules.chunking:
         return True, "chunking is forbidden, so every fill is whole"
-    if not cost.additive:
-        return False, f"partial chunks can help under {cost.kind} cost and are left out"
-    if instance.kv_blocks * instance.block_size > instance.token_budget:
-        return False, "partial chunks can help where M > C and are left out"
-    if not instance.offline:
-        return False, "partial chunks can help where requests arrive over time and are left out"
-    if not rules.hybrid:
-        return False, "partial chunks can help where hybrid batches are forbidden and are left out"
-    a = {f: cost.coefficient(f) for f in ("decode_reads", "tokens", "n_decode", "n_prefill", "decode_batch", "batch",
-                                          "prefill_batch")}  # fmt: skip
-    if not (
-        a["decode_reads"] <= a["tokens"]
-        and a["n_decode"] <= a["n_prefill"]
-        and a["decode_batch"] <= a["batch"] + a["prefill_batch"] + a["n_prefill"]
+    for hinders, reason in (
+        (not cost.additive, f"the cost is {cost.kind}"),
+        (instance.kv_blocks * instance.block_size > instance.token_budget, "M > C"),
+        (not instance.offline, "requests arrive over time"),
+        (not rules.hybrid, "hybrid batches are forbidden"),
+        (rules.swap is not None, "swapping is allowed"),
+        (bool(problem.limits), "single batches or tokens are limited"),
+        (cost.additive and not _decode_at_most_refill(cost), "a decode step can cost more than a refill"),
     ):
-        return False, "partial chunks can help where a decode step costs more than a refill and are left out"
+        if hinders:
+            return False, reason
     return True, "whole fills lose nothing: additive cost, M <= C, a decode step costs at most a refill"
+
+
+def _decode_at_most_refill(cost: CostModel) -> bool:
+    a = cost.coefficient
+    flags = a("batch") + a("prefill_batch") + a("n_prefill")
+    return a("decode_reads") <= a("tokens") and a("n_decode") <= a("n_prefill") and a("decode_batch") <= flags

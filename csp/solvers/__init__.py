@@ -58,11 +58,17 @@ class Problem:
     limits: tuple[tuple[str, Ticks], ...] = ()
     """Side constraints (objective name, value): every schedule's value of that objective is at most this."""
 
-    def build(self) -> Formulated:
-        """The integer program of the chosen formulation with the objective set."""
+    def build(self, control: Control | None = None) -> Formulated:
+        """The integer program of the chosen formulation with the objective set.
+
+        Raises
+        ------
+        csp.program.OutOfTime
+            If the control's time ends first.
+        """
         from csp.formulations import formulate
 
-        return formulate(self)
+        return formulate(self, control or Control())
 
 
 @dataclass(slots=True)
@@ -137,7 +143,7 @@ class Backend(Protocol):
     """A solver module."""
 
     def run(self, problem: Problem, control: Control) -> Answer:
-        """Solve until proven, stopped, or out of time; never raise on a limit."""
+        """Solve until proven, stopped, or out of time (raising `csp.program.OutOfTime` only while building)."""
 
 
 def load_backend(name: str) -> Backend:

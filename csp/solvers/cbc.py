@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from csp.export import mps_text
 from csp.formulations import Formulated
 from csp.program import Program
 from csp.result import Status
 from csp.solvers import Answer, Control, Problem
-from csp.solvers._export import mps_text
 from csp.solvers._floating import TOLERANCE, rounded, unscaled
 from csp.solvers._threads import run_watched
 from sim.errors import InputError
@@ -23,9 +25,8 @@ from sim.errors import InputError
 
 def run(problem: Problem, control: Control) -> Answer:
     """Solve a problem's integer program with CBC."""
-    import pulp
-
-    formulated = problem.build()
+    pulp = import_pulp()
+    formulated = problem.build(control)
     with tempfile.TemporaryDirectory(prefix="servebound-") as folder:
         file = Path(folder) / "program.mps"
         file.write_text(mps_text(formulated.program), "utf-8")
@@ -40,11 +41,28 @@ def run(problem: Problem, control: Control) -> Answer:
     return _answer(formulated, lp, columns, solver.log, pulp)
 
 
+def import_pulp() -> Any:
+    """Import PuLP without letting it load highspy for the whole process.
+
+    PuLP 3.3 loads highspy's library with global symbols, and OR-Tools' own HiGHS then crashes in the same process.
+    """
+    missing = object()
+    before: Any = sys.modules.get("highspy", missing)
+    sys.modules["highspy"] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module("pulp")
+    finally:
+        if before is missing:
+            del sys.modules["highspy"]
+        else:
+            sys.modules["highspy"] = before
+
+
 def _command(control: Control, *, warm: bool) -> Any:
     """PuLP's CBC command with its process in reach, so that it can be interrupted, and its log kept."""
-    import pulp
+    pulp = import_pulp()
 
-    class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
+    class Cbc(pulp.COIN_CMD):  # type: ignore[misc, name-defined]
         process: subprocess.Popen[str] | None = None
         log = ""
         halted = False

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from csp.formulations import Formulated
-from csp.program import Program
+from csp.program import OutOfTime, Program
 from csp.result import Status
 from csp.solvers import Answer, Control, Problem
 from csp.solvers._threads import run_watched
@@ -19,7 +19,7 @@ def run(problem: Problem, control: Control) -> Answer:
     """Solve a problem's integer program with CP-SAT."""
     from ortools.sat.python import cp_model
 
-    formulated = problem.build()
+    formulated = problem.build(control)
     program = formulated.program
     scale = objective_scale(program)
     model, variables = to_cp_model(program, scale)
@@ -88,7 +88,9 @@ def to_cp_model(program: Program, scale: int = 1) -> tuple[Any, list[Any]]:
     def expression(terms: dict[int, int]) -> Any:
         return cp_model.LinearExpr.weighted_sum([variables[v] for v in terms], list(terms.values()))
 
-    for row in program.rows:
+    for n, row in enumerate(program.rows):
+        if n % 128 == 0 and program.out_of_time():
+            raise OutOfTime
         low = cp_model.INT_MIN if row.lower is None else row.lower
         high = cp_model.INT_MAX if row.upper is None else row.upper
         model.add_linear_constraint(expression(row.terms), low, high)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
+import sys
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
@@ -11,14 +14,18 @@ from csp.result import Status
 from csp.solvers import Answer, Control, Problem
 from csp.solvers._floating import TOLERANCE, column_scale, rounded, to_mathopt, unscaled
 from csp.solvers._threads import run_watched
+from sim.errors import InputError
+
+_PROGRESS = re.compile(r"%\s+(-?inf|-?[\d.e+-]+)\s+(-?inf|-?[\d.e+-]+)\s+(?:Large|inf|[\d.]+%)\s")
 
 
 def run(problem: Problem, control: Control) -> Answer:
     """Solve a problem's integer program with HiGHS (one thread; MathOpt takes no other number)."""
+    _refuse_foreign_library()
     from ortools.math_opt.python import mathopt
     from ortools.util.python.solve_interrupter import SolveInterrupter
 
-    formulated = problem.build()
+    formulated = problem.build(control)
     program = formulated.program
     opt, variables = to_mathopt(program)
     hint = None if problem.incumbent is None else formulated.encode(problem.incumbent)
@@ -49,21 +56,21 @@ def run(problem: Problem, control: Control) -> Answer:
                   f"highs (ortools {version('ortools')})", TOLERANCE)  # fmt: skip
 
 
+def _refuse_foreign_library() -> None:
+    """PuLP 3.3, imported by somebody else, loads highspy with global symbols; OR-Tools' HiGHS would then crash."""
+    if "pulp" in sys.modules and hasattr(ctypes.CDLL(None), "_ZN5Highs3runEv"):
+        raise InputError("cannot run beside PuLP once that has loaded highspy: import csp.solvers.cbc before pulp, or "
+                         "uninstall highspy", field="solver", value="highs")  # fmt: skip
+
+
 def _hint(program: Program, variables: list[Any], values: list[int]) -> dict[Any, float]:
     return {x: values[v] / column_scale(program, v) for v, x in enumerate(variables)}
 
 
 def _report(program: Program, lines: list[str], control: Control) -> None:
-    """Pass on the bound and the incumbent of HiGHS's progress table (columns BestBound, BestSol)."""
+    """Pass on the bound and the incumbent of HiGHS's progress table (columns Expl., BestBound, BestSol, Gap)."""
     for line in lines:
-        words = line.split()
-        gap = next((n for n, word in enumerate(words) if n >= 2 and (word.endswith("%") or word == "inf")), None)
-        if gap is None or gap < 3 or not line.endswith("s"):
-            continue
-        at = gap if words[gap].endswith("%") else gap + 1
-        try:
-            bound, best = float(words[at - 2]), float(words[at - 1])
-        except ValueError:
-            continue
-        incumbent, lower = unscaled(program, best), unscaled(program, bound - TOLERANCE * abs(bound))
-        control.report(incumbent, lower)
+        found = _PROGRESS.search(line)
+        if found:
+            bound, best = (float(word) for word in found.groups())
+            control.report(unscaled(program, best), unscaled(program, bound - TOLERANCE * abs(bound)))

@@ -21,7 +21,7 @@ install: .venv/.run
 demo: .venv/.run
 	$(BIN)/servebound compare paper-7.2-i0032 --plots out/demo
 	@echo
-	$(BIN)/servebound compare --trace azure-conv-200 --first 8 --kv-capacity 1000 --offline --time-limit 20 --plots out/demo
+	$(BIN)/servebound compare --trace azure-conv-200 --first 8 --kv-capacity 1500 --offline --time-limit 20 --plots out/demo
 	@echo
 	@echo "The pictures are in $(CURDIR)/out/demo"
 

@@ -1,6 +1,7 @@
 """Best-first search over states, compiled; exact in integer ticks, makespan, all requests present at the start.
 
-Exact where whole fills lose nothing (`csp.formulations.flow.exactness`); elsewhere it finds schedules, no proofs. On a limit it answers with its best schedule and the least bound of an open state, which holds for every schedule.
+Exact where whole fills lose nothing (`csp.formulations.flow.exactness`); elsewhere it finds schedules, no proofs.
+On a limit it answers with its best schedule and the least bound of an open state, which holds for every schedule.
 """
 
 from __future__ import annotations

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from csp.formulations.flow import exactness
+from csp.formulations.flow import whole_fills_suffice
 from csp.horizon import additive_floors
 from csp.search.dual_feasible import best_functions
+from csp.solvers import Problem
 from sim.cost.model import CostModel, Features
 from sim.errors import InputError
 from sim.instance import Instance
@@ -118,7 +119,9 @@ def build_space(instance: Instance, cost: CostModel, rules: Rules) -> Space:
     outputs = np.array([requests[i].output_tokens for i in order], np.int64)
     floors = [_with_floor(instance, cost, rules, inputs, outputs, a) for a in additive_floors(cost)]
     tables = max(floors, key=first_bound)
-    exact, reason = exactness(instance, cost, rules)
+    exact, reason = whole_fills_suffice(Problem(instance, cost, rules))
+    if not exact:
+        reason = f"partial chunks can help where {reason}, and are left out"
     return Space(instance, order, tables, exact, reason)
 
 

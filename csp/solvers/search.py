@@ -1,6 +1,6 @@
 """Best-first search over states, compiled; exact in integer ticks, makespan, all requests present at the start.
 
-Exact where whole fills lose nothing (`csp.formulations.flow.whole_fills_suffice`); elsewhere it finds schedules, no proofs.
+Exact where whole fills lose nothing (`whole_fills_suffice` of the flow formulation); elsewhere no proof is claimed.
 On a limit it answers with its best schedule and the least bound of an open state, which holds for every schedule.
 """
 

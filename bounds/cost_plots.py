@@ -10,7 +10,8 @@ from bounds.breakeven import Breakeven, sides_ms
 from bounds.five_minute import FiveMinute, Reuses, break_even_s
 from bounds.roofline import Bar, Measured
 from bounds.swap import Comparison, gpu_read_ms, recompute_ms
-from sim.cost.model import CostModel
+from sim.clock import ms_from_ticks
+from sim.cost.model import CostModel, Features
 from sim.cost.roofline import OperatorCost
 from sim.cost.setups import Setup
 
@@ -162,6 +163,25 @@ def plot_theory_practice(setup: Setup, found: Sequence[Bar], *, ax: Axes | None 
     handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     ax.legend(handles.values(), handles.keys(), fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4,
               frameon=False)  # fmt: skip
+    return ax
+
+
+def plot_batch_times(costs: Sequence[CostModel], *, decode_kv_tokens: int = 0, ax: Axes | None = None) -> Axes:
+    """Time of a batch over its tokens: one whole fill, or (with ``decode_kv_tokens``) decode steps at so many KVs."""
+    ax = new_axes(ax)
+    sizes = sorted({round(2 ** (i / 8)) for i in range(8 * 12 + 1)})
+    for cost, colour in zip(costs, OKABE_ITO, strict=False):
+        times = [
+            cost.batch_ticks(Features(1, 0, 1, 0, t, t, 0, 0, t * decode_kv_tokens) if decode_kv_tokens
+                             else Features(1, 1, 0, 1, 0, t, t * t, 0, 0)) for t in sizes
+        ]  # fmt: skip
+        ax.plot(sizes, [ms_from_ticks(time) for time in times], color=colour, label=cost.name)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    what = f"decode steps at {decode_kv_tokens:,} KVs each" if decode_kv_tokens else "one whole fill"
+    ax.set_xlabel(f"tokens in the batch ({what})")
+    ax.set_ylabel("time of the batch (ms)")
+    ax.legend(fontsize=8)
     return ax
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, cast
 
@@ -107,6 +107,29 @@ def simulate(
     return Simulation(name, result, instance.infeasible(), stalled)
 
 
+class _Livelock:
+    """Notices a scheduler that evicts and refills in circles, so that no request generates a token any more."""
+
+    PATIENCE, REPEATS = 1000, 3
+
+    def __init__(self) -> None:
+        self.quiet = 0
+        self.seen: Counter[int] = Counter()
+
+    def after(self, record: BatchRecord, state: State) -> bool:
+        """Whether the same memory came back several times long after the last token."""
+        if any(entry.generates for entry in record.entries):
+            self.quiet = 0
+            self.seen.clear()
+            return False
+        self.quiet += 1
+        if self.quiet < self.PATIENCE:
+            return False
+        memory = hash((tuple(state.kv), tuple(state.ready), tuple(state.host_kv), tuple(state.done)))
+        self.seen[memory] += 1
+        return self.seen[memory] > self.REPEATS
+
+
 def _step_by_step(
     instance: Instance, policy: Scheduler, cost: CostModel, rules: Rules
 ) -> tuple[Replay, tuple[int, ...]]:
@@ -119,6 +142,7 @@ def _step_by_step(
     batches: list[Batch] = []
     records: list[BatchRecord] = []
     idle_until: int | None = None
+    livelock = _Livelock()
     while state.unfinished > len(infeasible):
         now = state.now_ticks if idle_until is None else idle_until * TICKS_PER_NS
         while arrivals and state.arrival_ticks[arrivals[0]] <= now:
@@ -138,5 +162,7 @@ def _step_by_step(
         policy.update(record, state)
         batches.append(batch)
         records.append(record)
+        if livelock.after(record, state):
+            break
     stalled = tuple(i for i, done in enumerate(state.done) if not done and i not in infeasible)
     return finish(state, Schedule(tuple(batches)), records), stalled

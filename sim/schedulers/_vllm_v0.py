@@ -75,7 +75,8 @@ class VllmV0:
         self.instance = instance
         self.token_budget = min(parameters.max_num_batched_tokens or instance.token_budget, instance.token_budget)
         cap = instance.max_num_seqs or len(instance.requests)
-        self.max_running = min(parameters.max_num_seqs or cap, cap)
+        # vLLM refuses a budget below the cap: decode steps do not look at the budget.
+        self.max_running = min(parameters.max_num_seqs or cap, cap, self.token_budget)
         self.watermark_blocks = int(parameters.watermark * instance.kv_blocks)
         self.by_priority = parameters.policy == "priority"
         self.preemption_free = options.preemption_free

@@ -121,18 +121,25 @@ class _Search:
     def run(self, most_states: int) -> Optimum | None:
         start: State = tuple((FRESH,) * len(t.members) for t in self.types)
         tie = count()
-        queue: list[tuple[Value, int, int, _Label]] = []
+        queue: list[tuple[Value, int, _Label]] = []
+        found: dict[State, list[tuple[int, Value]]] = {}
 
         def add(label: _Label) -> None:
+            """Queue a label unless one at its state is no later and no worse; of equal ones the newest comes first."""
+            time = label.time if self.keeps_time else 0
+            front = found.setdefault(label.state, [])
+            if any(t <= time and v <= label.value for t, v in front):
+                return
+            front[:] = [(t, v) for t, v in front if t < time or v < label.value] + [(time, label.value)]
             least = self.estimate(label.state, label.time, label.value)
             if least is not None:
-                heappush(queue, (least, label.time, next(tie), label))
+                heappush(queue, (least, -next(tie), label))
 
         add(_Label(start, 0, 0, None, None))
         earliest: dict[State, int] = {}
         settled = 0
         while queue:
-            _, _, _, label = heappop(queue)
+            _, _, label = heappop(queue)
             if label.state in earliest and (not self.keeps_time or earliest[label.state] <= label.time):
                 continue
             earliest[label.state] = label.time
@@ -214,7 +221,7 @@ class _Search:
 
         def go(i: int, tokens: int, blocks: int, seqs: int, last: int) -> Iterator[_Edge]:
             if i == len(places):
-                if tokens:
+                if tokens or (self.limits.allow_empty and any(a is not None and a.what != "hold" for a in chosen)):
                     edge = self.edge(places, chosen)
                     if edge is not None:
                         yield edge
@@ -258,7 +265,7 @@ class _Search:
                 latest = max(latest, self.types[t].arrival)
         if n_p and n_d and not self.limits.hybrid:
             return None
-        compute = batch_ticks(self.cost, n_p, n_d, tokens, square, p_reads, d_reads)
+        compute = batch_ticks(self.cost, n_p, n_d, tokens, square, p_reads, d_reads) if tokens else 0
         link = self.limits.swap
         duration = max(compute, moved) if link is not None and link.overlap else compute + moved
         if self.limits.holding == "forced" and self._needless_hold(places, chosen, tokens):

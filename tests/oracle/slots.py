@@ -25,7 +25,8 @@ class Limits:
     """Which variants of the rules are searched; the defaults are the paper's.
 
     ``chunking=False`` leaves out partial fills. Holding is ``free``; ``forced`` lets a ready request hold only where
-    its decode step would not fit; ``never`` makes every resident request process or leave.
+    its decode step would not fit; ``never`` makes every resident request process or leave. ``allow_empty`` adds batches
+    that only preempt or swap, as real engines make; they take no time of their own.
     """
 
     preemption: bool = True
@@ -34,6 +35,7 @@ class Limits:
     holding: Literal["free", "forced", "never"] = "free"
     swap: Swap | None = None
     batch_limit_ticks: int | None = None
+    allow_empty: bool = False
 
 
 class Slot(NamedTuple):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from sim.cost.fit.calibrate import KINDS, Calibration, calibrate
 from sim.cost.fit.profiles import read_profiles
@@ -76,6 +78,18 @@ def refit(setup_name: str, kind: str, folder: Path) -> Calibration:
 def file_name(name: str) -> str:
     """File of a shipped cost model."""
     return name.replace("/", "--") + ".json"
+
+
+def shipped_errors(rows: str = "held-out") -> list[dict[str, Any]]:
+    """Error tables of all shipped fits, as their data files state them, one row per cost model and operator group."""
+    found = []
+    for setup_name in RECIPES:
+        for prefix in KINDS.values():
+            name = f"{prefix}/{setup_name}"
+            text = (resources.files("sim.cost") / "data" / file_name(name)).read_text("utf-8")
+            errors = json.loads(text)["fit"]["errors"]
+            found += [{"cost_model": name} | row for row in errors if row["rows"] == rows]
+    return found
 
 
 def main(folder: Path, out: Path) -> None:

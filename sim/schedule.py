@@ -94,7 +94,7 @@ def load_schedule(path: str | Path, instance: Instance) -> tuple[Schedule, list[
     """
     text = read_text(Path(path))
     data = parse_text(text, str(path))
-    if isinstance(data, Mapping) and "schedule" in data and "batches" not in data:
+    if isinstance(data, Mapping) and "schedule" in data:
         data = data["schedule"]
         if data is None:
             raise InputError("this result holds no schedule", source=str(path), field="schedule")

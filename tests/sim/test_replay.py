@@ -308,7 +308,9 @@ class TestFiles:
         timed = run(*VALID)
         path = Path(str(tmp_path)) / "result.json"
         path.write_text(
-            json.dumps({"status": "OPTIMAL", "schedule": schedule_to_dict(timed.schedule, TWO, timed.times_ns)})
+            json.dumps(
+                {"status": "OPTIMAL", "batches": 2, "schedule": schedule_to_dict(timed.schedule, TWO, timed.times_ns)}
+            )
         )
         schedule, _ = load_schedule(path, TWO)
         assert replay(TWO, schedule).makespan_ticks == timed.makespan_ticks

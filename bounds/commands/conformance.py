@@ -12,6 +12,7 @@ from typing import Any
 
 from bounds.cli_options import add_common, write_json
 from sim.conformance import Outcome, check, read_records
+from sim.errors import InputError
 from sim.instance import SCHEMA_VERSION
 from sim.schedulers import parse_name
 
@@ -42,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
                 print(f"\r{len(outcomes)} runs", end="", file=sys.stderr, flush=True)
     if show_progress:
         print(file=sys.stderr)
+    if not outcomes:
+        raise InputError("no run of these files has such a name", field="--only", value=args.only)
     compared = [o for o in outcomes if o.skipped is None]
     matched = sum(o.matched for o in compared)
     if args.json != "-":

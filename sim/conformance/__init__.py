@@ -106,19 +106,20 @@ def read_records(path: str | Path) -> Iterator[Record]:
     InputError
         If the file cannot be read, or a line is neither format.
     """
-    number = 0
+    found = False
     try:
         with open(path, "rb") as head:
             zipped = head.read(2) == b"\x1f\x8b"
         with gzip.open(path, "rt", encoding="utf-8") if zipped else open(path, encoding="utf-8") as stream:
             for number, line in enumerate(stream, start=1):
                 if line.strip():
+                    found = True
                     yield _record(line, f"{path}:{number}")
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", source=str(path)) from None
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", source=str(path)) from None
-    if not number:
+    if not found:
         raise InputError("holds no records", source=str(path))
 
 

@@ -65,7 +65,7 @@ class Row:
 
 
 def identical(input_tokens: int, output_tokens: int) -> Callable[[int, int, Path], Instance]:
-    """The paper's offline grid: 1,024 equal requests at time zero."""
+    """As in the paper's offline grid: equal requests at time zero, at most 1,024."""
     return lambda kv, first, _: Instance((Request(input_tokens, output_tokens),) * min(1024, first), kv, TOKEN_BUDGET)
 
 
@@ -91,8 +91,8 @@ def trace(name: str, *, offline: bool = False, output_scale: float = 1.0) -> Cal
 
 
 WORKLOADS: dict[str, Callable[[int, int, Path], Instance]] = {
-    "grid 32-1024": identical(32, 1024),
-    "grid 1024-1024": identical(1024, 1024),
+    "grid 32-512": identical(32, 512),
+    "grid 512-512": identical(512, 512),
     "mixed offline": mixed,
     "azure-conv offline": trace("azure-conv", offline=True),
     "azure-conv": trace("azure-conv"),
@@ -183,7 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedulers", default="vllm,sarathi_cs", metavar="A,B")
     parser.add_argument("--kv", default="100000,50000,20000", metavar="M,M")
-    parser.add_argument("--first", type=int, default=2000, metavar="N", help="requests of a workload (default 2000)")
+    parser.add_argument("--first", type=int, default=600, metavar="N", help="requests of a workload (default 600)")
     parser.add_argument("--workloads", default="", metavar="TEXT", help="only workloads whose name contains TEXT")
     parser.add_argument("--traces", type=Path, default=TRACES, metavar="DIR")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="every run, one line each")

@@ -38,7 +38,10 @@ def test_differences_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert result["runs"][1]["difference"]["what"] == "blocks_used"
 
 
-@pytest.mark.parametrize("arguments", [["none.jsonl"], [str(EXCERPT), "--scheduler", "vlm"], []])
+BAD_USAGE = [["none.jsonl"], [str(EXCERPT), "--scheduler", "vlm"], [str(EXCERPT), "--only", "zz"], []]
+
+
+@pytest.mark.parametrize("arguments", BAD_USAGE)
 def test_bad_usage_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", *arguments]) == 2
     err = capsys.readouterr().err

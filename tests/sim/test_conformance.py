@@ -113,6 +113,7 @@ def test_another_scheduler_differs() -> None:
 
 BROKEN = {
     "empty": b"",
+    "blank-lines": b"\n \n",
     "no-json": b"not json\n",
     "no-mapping": b"[1, 2]\n",
     "neither-format": b'{"name": "x"}\n',

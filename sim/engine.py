@@ -19,7 +19,13 @@ Engine = Literal["auto", "event", "step"]
 
 
 class Scheduler(Protocol):
-    """What the engine asks of a scheduler. It may read the `State` but never change it."""
+    """What the engine asks of a scheduler. It may read the `State` but never change it.
+
+    It may also define ``unchanged_batches(state) -> int``, asked after a batch of decode steps in which nobody was
+    preempted or completed: how often `form_batch` would return that batch again if nobody arrived or completed, going
+    by nothing but memory. The event engine then carries those batches out at once, as many as it can, and calls
+    ``repeated(state)`` instead of `form_batch` and `update`.
+    """
 
     def add(self, i: int, state: State) -> None:
         """Request i has arrived."""
@@ -95,7 +101,7 @@ def simulate(
     if engine != "step" and not rules.prefix_sharing and not any(r.prefilled for r in instance.requests):
         from sim.events import compact_runs
 
-        runs = compact_runs(policy, instance, cost)
+        runs = compact_runs(policy, instance, cost, rules)
         if runs is not None:
             result = replay(instance, Schedule(RunBatches(runs)), rules=rules, cost=cost, complete=False)
             left_out = set(instance.infeasible())
@@ -107,7 +113,7 @@ def simulate(
     return Simulation(name, result, instance.infeasible(), stalled)
 
 
-class _Livelock:
+class Livelock:
     """Notices a scheduler that evicts and refills in circles, so that no request generates a token any more."""
 
     PATIENCE, REPEATS = 1000, 3
@@ -142,7 +148,7 @@ def _step_by_step(
     batches: list[Batch] = []
     records: list[BatchRecord] = []
     idle_until: int | None = None
-    livelock = _Livelock()
+    livelock = Livelock()
     while state.unfinished > len(infeasible):
         now = state.now_ticks if idle_until is None else idle_until * TICKS_PER_NS
         while arrivals and state.arrival_ticks[arrivals[0]] <= now:
@@ -155,14 +161,12 @@ def _step_by_step(
             idle_until = instance.requests[arrivals[0]].arrival_ns
             continue
         if idle_until is not None:
-            batch = Batch(batch.process, batch.preempt, idle_until, batch.swap_out, batch.swap_in, batch.abandon,
-                          batch.drop_prefix)  # fmt: skip
-            idle_until = None
+            batch, idle_until = batch.starting(idle_until), None
         record = state.apply(batch)
         policy.update(record, state)
         batches.append(batch)
         records.append(record)
-        if livelock.after(record, state):
+        if livelock.after(record, state) and not arrivals:
             break
     stalled = tuple(i for i, done in enumerate(state.done) if not done and i not in infeasible)
     return finish(state, Schedule(tuple(batches)), records), stalled

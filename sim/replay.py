@@ -21,6 +21,7 @@ from sim.prefixes import Prefixes
 from sim.schedule import Batch, Schedule
 
 if TYPE_CHECKING:
+    from sim.cost.runs import RunTimer
     from sim.run_log import RunLog
 
 
@@ -384,6 +385,30 @@ class State:
         self.batches += 1
         return BatchRecord(start, end, features, tuple(entries), tuple(dropped), tuple(completed), self.kv_tokens,
                            self.kv_blocks)  # fmt: skip
+
+    def repeat(self, record: BatchRecord, times: int, timer: RunTimer) -> None:
+        """Carry out the last batch, which must have been of decode steps alone, so many times again.
+
+        Raises
+        ------
+        RuleError
+            If a request would be complete before the end, or memory does not last.
+        """
+        n = len(record.entries)
+        if any(e.kind != DECODE for e in record.entries) or record.completed or record.preempted or self._freed:
+            raise RuleError("repeat", "only a batch of decode steps can be repeated at once", self.batches)
+        reads = sum(self.kv[e.request] for e in record.entries)
+        first = Features(1, 0, 1, 0, n, n, 0, 0, reads)
+        for entry in record.entries:
+            i = entry.request
+            if self.generated[i] + times >= self.outputs[i]:
+                raise RuleError("complete", f"completes within {times} more batches", self.batches, i)
+            self._set_kv(i, self.kv[i] + times)
+            self.generated[i] += times
+        if self.kv_blocks > self.instance.kv_blocks:
+            raise RuleError("kv-capacity", f"{self.kv_blocks} blocks after {times} more batches", self.batches)
+        self.now_ticks += timer.total(first, Features(0, 0, 0, 0, 0, 0, 0, 0, n), times)
+        self.batches += times
 
     def _start(self, batch: Batch, latest_arrival: int, j: int) -> int:
         """Exact start. A file's nanoseconds are rounded up, so a start within the same nanosecond is back to back."""

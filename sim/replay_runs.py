@@ -53,6 +53,13 @@ class LazyRecords(Sequence[BatchRecord]):
             self._all = tuple(self)
         return self._all[index]
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 def replay_runs(
     instance: Instance, schedule: Schedule, cost: CostModel, rules: Rules, *, complete: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Batch:
     swap_in: tuple[int, ...] = ()
     abandon: tuple[int, ...] = ()
     drop_prefix: tuple[str, ...] = ()
+
+    def starting(self, start_ns: int) -> Batch:
+        """The batch with a start."""
+        return replace(self, start_ns=start_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING
 from sim.cost.model import CostModel
 from sim.events.decode_first import DecodeFirst
 from sim.events.prefill_first import PrefillFirst
+from sim.events.stepping import is_steady, stepped_runs
 from sim.events.traits import traits_of
 from sim.instance import Instance
+from sim.replay import ENGINE_RULES, Rules
 from sim.runs import Run
 
 if TYPE_CHECKING:
     from sim.engine import Scheduler
 
 
-def compact_runs(scheduler: Scheduler, instance: Instance, cost: CostModel) -> list[Run] | None:
-    """The schedule a fresh scheduler would make, as runs; None if only the step engine can tell."""
+def compact_runs(
+    scheduler: Scheduler, instance: Instance, cost: CostModel, rules: Rules = ENGINE_RULES
+) -> list[Run] | None:
+    """The schedule a fresh scheduler would make, as runs; None if only the step engine can tell.
+
+    Schedulers with known `traits_of` are not run at all, their decisions are made here in `DecodeFirst` or
+    `PrefillFirst`. Others that say how long their batches stay the same are run batch by batch where they change.
+    """
     traits = traits_of(scheduler, instance)
     if traits is None:
-        return None
+        compact = is_steady(scheduler) and rules.swap is None and not rules.abandon
+        return stepped_runs(scheduler, instance, cost, rules) if compact else None
     return (DecodeFirst if traits.decode_first else PrefillFirst)(instance, cost, traits).run()

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, fields
 
 from sim.admission import AdmissionParameters, load_admission
+from sim.admission.pf import PreemptionFree
 from sim.cost.model import CostModel, Features
 from sim.cost.swap import DEFAULT_LATENCY_US, swap_link
 from sim.instance import Instance
@@ -20,6 +21,7 @@ from sim.replay import BatchRecord, State, SwapLink
 from sim.schedule import Batch
 from sim.schedulers import Options
 from sim.schedulers._memory import Memory
+from sim.schedulers._steady import decode_steps_in_memory, hold_decoded, keeps_order, stays_blocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,18 @@ class PaperScheduler:
             self.running.remove(i)
             self.memory.release(i)
         self.admission.update(record, state)
+
+    def unchanged_batches(self, state: State) -> int:
+        """See `sim.engine.Scheduler`; only if the batch decoded everybody."""
+        steady = keeps_order(self.order, self.instance) and stays_blocked(self.admission, bool(self.waiting))
+        if not steady or self.needs_swap or len(self._process) < len(self.running):
+            return 0
+        reserved = type(self.admission) is PreemptionFree
+        return decode_steps_in_memory(self.memory, len(self.running), reserved=reserved)
+
+    def repeated(self, state: State) -> None:
+        """The batch has been repeated."""
+        hold_decoded(self.memory, self.running, state)
 
     def place(self, i: int, tokens: int) -> None:
         """Put a request into the batch."""

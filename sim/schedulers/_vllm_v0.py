@@ -19,6 +19,7 @@ from sim.replay import BatchRecord, State, SwapLink
 from sim.schedule import Batch
 from sim.schedulers import Options
 from sim.schedulers._memory import Memory
+from sim.schedulers._steady import decode_steps_in_memory, hold_decoded, keeps_order
 
 Entry = tuple[int, int]
 """Request and tokens to process."""
@@ -93,6 +94,7 @@ class VllmV0:
         self._budget = 0
         self._sequences = 0
         self._put_back = 0
+        self._decoded = 0
 
     def swap_link(self, cost: CostModel) -> SwapLink:
         """The link to use where the rules name none."""
@@ -114,10 +116,22 @@ class VllmV0:
         self._budget, self._sequences, self._put_back = self.token_budget, 0, 0
         self.running = deque(self.order(list(self.running), state))
         process = self.schedule(state)
+        self._decoded = len(process)
         if not (process or self._preempt or self._swap_out):
             return None
         return Batch(tuple(process), tuple(self._preempt), swap_out=tuple(self._swap_out),
                      swap_in=tuple(self._swap_in))  # fmt: skip
+
+    def unchanged_batches(self, state: State) -> int:
+        """See `sim.engine.Scheduler`; only if the batch decoded everybody. An urgent request may begin to preempt."""
+        steady = keeps_order(self.order, self.instance) and not (self.by_priority and self.waiting)
+        if not steady or self.needs_swap or self._decoded < len(self.running):
+            return 0
+        return decode_steps_in_memory(self.memory, len(self.running), spare_blocks=1, reserved=self.preemption_free)
+
+    def repeated(self, state: State) -> None:
+        """The batch has been repeated."""
+        hold_decoded(self.memory, list(self.running), state)
 
     def schedule(self, state: State) -> list[Entry]:
         """The mode's passes; the entries of the batch in vLLM's order."""

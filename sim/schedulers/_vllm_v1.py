@@ -18,6 +18,7 @@ from sim.replay import BatchRecord, State
 from sim.schedule import Batch
 from sim.schedulers import Options
 from sim.schedulers._memory import Memory
+from sim.schedulers._steady import decode_steps_in_memory, hold_decoded, keeps_order, stays_blocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,17 @@ class VllmV1:
         if not self._tokens and not self._preempted:
             return None
         return Batch(tuple(self._tokens.items()), tuple(self._preempted))
+
+    def unchanged_batches(self, state: State) -> int:
+        """See `sim.engine.Scheduler`; only if the batch decoded everybody."""
+        steady = keeps_order(self.order, self.instance) and stays_blocked(self.admission, bool(self.waiting))
+        if not steady or len(self._tokens) < len(self.running):
+            return 0
+        return decode_steps_in_memory(self.memory, len(self.running))
+
+    def repeated(self, state: State) -> None:
+        """The batch has been repeated."""
+        hold_decoded(self.memory, self.running, state)
 
     def _sort_waiting(self, state: State) -> None:
         if self.by_priority:

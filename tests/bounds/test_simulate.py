@@ -98,7 +98,7 @@ def test_classes_are_shown_when_there_are_several(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     "options",
     [["--table", "x.xlsx"], ["--timeline", "missing/x.json"], ["--what-if", "faster"], ["--scale-compute", "0"],
-     ["--slo-ttft-ms", "-1"], ["--engine", "magic"], ["--schedulers", "vllm_random", "--engine", "event"]],
+     ["--slo-ttft-ms", "-1"], ["--engine", "magic"], ["--schedulers", "vllm_swap", "--engine", "event"]],
 )  # fmt: skip
 def test_bad_options_are_one_line(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "paper-7.2-i0032", *options]) == 2

@@ -206,6 +206,12 @@ def whole_fills_suffice(problem: Problem) -> tuple[bool, str]:
 
 
 def _decode_at_most_refill(cost: CostModel) -> bool:
+    """Whether decoding a request of s >= 2 tokens never costs more than refilling it and what its own batch costs.
+
+    The two differ by (s - 1) (decode_reads - tokens) + n_decode - n_prefill - s^2 prefill_square, so the reads must not
+    outweigh the tokens and the first case, s = 2, must hold.
+    """
     a = cost.coefficient
     flags = a("batch") + a("prefill_batch") + a("n_prefill")
-    return a("decode_reads") <= a("tokens") and a("n_decode") <= a("n_prefill") and a("decode_batch") <= flags
+    per_entry = a("n_decode") + a("decode_reads") <= a("n_prefill") + a("tokens")
+    return a("decode_reads") <= a("tokens") and per_entry and a("decode_batch") <= flags

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from csp.formulations.flow import whole_fills_suffice
 from csp.solve import solve
+from csp.solvers import Problem
 from sim.cost.model import load_cost_model
 from sim.instance import Instance, Request
 from sim.replay import Rules, replay
 from sim.schedule import Batch, Schedule
+from tests.csp.strategies import small_instances
 from tests.oracle import Limits, optimum
 
 COSTS = ("max-affine/llama2-7b-a100", "max-affine/llama3-70b-4xh100", "linear-fit/llama3-8b-h100",
@@ -47,3 +52,15 @@ def test_partial_chunks_can_pay_under_several_pieces(name: str, saved: float | N
     free = solve(instance, cost=cost, time_limit_s=60, workers=1)
     # Either every chunk is modelled and the optimum found, or the answer says that it is not exact.
     assert not free.exact or free.objective_ticks == min(*cuts, whole.objective_ticks)
+
+
+@given(
+    small_instances(tight=False, most_inputs=5, most_outputs=3), st.sampled_from(["llama2-7b-a100", "llama3-8b-h100"])
+)
+@settings(deadline=None, derandomize=True, max_examples=60)
+def test_whole_fills_suffice_where_a_decode_entry_costs_more_than_a_prefill_entry(instance: Instance, llm: str) -> None:
+    cost = load_cost_model(f"linear-fit/{llm}")
+    assert cost.coefficient("n_decode") > cost.coefficient("n_prefill")
+    assert whole_fills_suffice(Problem(instance, cost))[0]
+    whole, free = (optimum(instance, limits=Limits(chunking=chunks), cost=cost) for chunks in (False, True))
+    assert (whole and whole.value) == (free and free.value)

@@ -184,15 +184,16 @@ def load_workload(args: argparse.Namespace) -> Instance:
         from sim.generate import parse_arrivals
 
         arrivals = parse_arrivals(args.arrivals, "--arrivals")
+    seed = getattr(args, "seed", 0)
     options = TraceOptions(
         args.kv_capacity, args.token_budget, args.cost_model, args.first, _window(args.window), args.rate_scale,
-        args.output_scale, args.max_tokens, args.offline, args.kv_scale, arrivals, args.seed, args.drop_empty,
+        args.output_scale, args.max_tokens, args.offline, args.kv_scale, arrivals, seed, args.drop_empty,
     )  # fmt: skip
     if args.trace is not None:
         instance = instance_from_trace(args.trace, options)
     else:
         instance = load_instance(args.instance)
-        if options != TraceOptions(seed=args.seed):
+        if options != TraceOptions(seed=seed):
             instance = shape_instance(instance, options, args.instance)
     return require_cost_model(instance, "--cost-model" if args.cost_model else args.instance)
 

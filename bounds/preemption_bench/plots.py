@@ -212,7 +212,8 @@ def plot_fairness(fairness: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 def plot_advice(advice: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """08: what each recommended policy gains over its alternative, relative to the alternative's figure."""
     ax = _axes(ax, 9, 1.4 + 0.6 * len(advice))
-    scale = 100 / advice["over_figure"].to_numpy(float)
+    over = advice["over_figure"].astype(float)
+    scale = (100 / over.where(over > 0)).to_numpy()  # nothing to gain on where the alternative's figure is zero
     mean = advice["advantage"].to_numpy(float) * scale
     errors = np.nan_to_num([mean - advice["advantage_low"].to_numpy(float) * scale,
                             advice["advantage_high"].to_numpy(float) * scale - mean])  # fmt: skip

@@ -96,8 +96,10 @@ def _verdicts(suite: Suite) -> str:
     counts = Counter(claim.verdict for claim in suite.claims)
     order = (REPRODUCED, "direction only", NOT, "undecided", "not tested")
     told = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
-    return (f"{told}. A verdict is computed from our figures alone: *reproduced* needs the direction, beyond the "
-            "interval, and the figure; *direction only* the direction; *undecided*: the interval holds both.")  # fmt: skip
+    return (
+        f"{told}. A verdict is computed from our figures alone: *reproduced* needs the direction, beyond the "
+        "interval, and the figure; *direction only* the direction; *undecided*: the interval holds both."
+    )
 
 
 def _missing(value: object) -> bool:

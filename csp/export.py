@@ -1,5 +1,7 @@
 """The program as MPS or LP text: times in ms, every coefficient an exact decimal.
 
+Where batches take less than a ms the unit is that of `Program.float_unit_ticks`.
+
 Written here because the writers at hand keep 6 to 12 digits, and batch times need up to 15.
 """
 

@@ -84,4 +84,4 @@ def _float_unit_ticks(problem: Problem) -> int:
         return TICKS_PER_MS
     busy = [r.end_ticks - r.start_ticks for r in problem.incumbent.records]
     mean = sum(busy) // max(1, len(busy))
-    return min(TICKS_PER_MS, 10 ** (len(str(mean)) - 1))
+    return min(TICKS_PER_MS, int(10 ** (len(str(mean)) - 1)))

@@ -31,9 +31,11 @@ _ALL_LEVELS = 200
 def bound(
     instance: Instance, cost: CostModel, *, objective: str = "makespan", time_limit_s: float | None = None
 ) -> Bound | None:
-    """The bound; None where the knapsacks would be too large."""
+    """The bound; None where the knapsacks would be too large, or requests arrive prefilled."""
     began = time.perf_counter()
     whole = load_of(instance)
+    if whole.prefilled:
+        return None
     load = coarsen(whole, MOST_TYPES)
     relaxation = Relaxation(load, cost, 1, 1)
     weights = relaxation.default_multipliers().weights if cost.additive else relaxation.proposed().weights

@@ -6,11 +6,13 @@ Written here because the writers at hand keep 6 to 12 digits, and batch times ne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from csp.program import Program, Terms
 from csp.solvers._floating import column_scale, objective_scale, row_scale
+from sim.clock import TICKS_PER_MS
 
 
 def decimal(numerator: int, denominator: int = 1) -> str:
@@ -24,8 +26,15 @@ def decimal(numerator: int, denominator: int = 1) -> str:
         value.numerator)  # fmt: skip
 
 
-def mps_text(program: Program) -> str:
-    """Free MPS; rows with two sides get a range, the objective's constant is minus its right-hand side."""
+def mps_text(program: Program, *, unit_ticks: int = TICKS_PER_MS) -> str:
+    """Free MPS; rows with two sides get a range, the objective's constant is minus its right-hand side.
+
+    Parameters
+    ----------
+    unit_ticks
+        What times are counted in.
+    """
+    program = replace(program, float_unit_ticks=unit_ticks)
     lines = [f"NAME {program.name}", "ROWS", " N COST"]
     lines += [f" {_sense(row.lower, row.upper)} {row.name}" for row in program.rows]
     columns: list[list[str]] = [[] for _ in program.names]
@@ -70,6 +79,7 @@ def _sense(lower: int | None, upper: int | None) -> str:
 
 def lp_text(program: Program) -> str:
     """CPLEX LP; a constant in the objective is a variable fixed at 1."""
+    program = replace(program, float_unit_ticks=TICKS_PER_MS)
     scale = objective_scale(program)
     offset = f" + {decimal(program.objective_offset, scale)} one" if program.objective_offset else ""
     lines = [f"\\ {program.name}", "Minimize", *_wrapped(" cost:", program, program.objective, scale)]

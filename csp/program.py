@@ -1,13 +1,15 @@
 """An integer linear program with exact integer data, built once and handed to any solver.
 
 Coefficients are Python integers (times in ticks), so a solver that computes in integers proves exactly; solvers that
-compute in floating point get times in milliseconds (`float_scale`) and state their tolerance.
+compute in floating point get times in milliseconds (`Program.float_unit_ticks`) and state their tolerance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from sim.clock import TICKS_PER_MS
 
 Terms = dict[int, int]
 """A linear expression: coefficient per variable index."""
@@ -43,6 +45,9 @@ class Program:
         What is minimised.
     objective_in_ticks
         Whether the objective is a time.
+    float_unit_ticks
+        Ticks that floating-point solvers count as one. Their tolerances are absolute, so it must not be far above what
+        a batch takes.
     out_of_time
         Asked now and then while the program is built.
     """
@@ -57,6 +62,7 @@ class Program:
     objective_offset: int = 0
     objective_in_ticks: bool = True
     out_of_time: Callable[[], bool] = lambda: False
+    float_unit_ticks: int = TICKS_PER_MS
 
     _asked: int = 0
 

@@ -220,11 +220,14 @@ class _Search:
     def _rest_ticks(self, places: Places) -> int:
         """Least time of the batches still needed: the cost at their total features.
 
-        A sum of largest pieces is at least the largest sum. Every token still to come takes a slot and, where refills
-        are dearer, at least a decode step.
+        A sum of largest pieces is at least the largest sum. Every token still to come takes a slot, its KVs' room
+        after the batch (those above half of M are alone there), and, where refills are dearer, at least a decode step.
         """
         prefills = decodes = decode_batches = tokens = square = reads = 0
-        batches = -(-self._left(places) // self.slots)
+        room = self.instance.kv_capacity_tokens
+        sizes = [r.input_tokens + g for r, (k, _) in zip(self.requests, places, strict=True)
+                 for g in range(k, r.output_tokens)]  # fmt: skip
+        batches = max(-(-len(sizes) // self.slots), -(-sum(sizes) // room), sum(2 * size > room for size in sizes))
         for r, (k, _) in zip(self.requests, places, strict=True):
             left = r.output_tokens - k
             batches = max(batches, left)

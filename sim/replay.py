@@ -199,8 +199,12 @@ class State:
         return self.kv[i] if self.prefixes is None else max(0, self.kv[i] - self.prefixes.attached[i])
 
     def _set_kv(self, i: int, kv: int) -> None:
+        if self.prefixes is None:
+            before, self.kv[i] = self.kv[i], kv
+            self._occupy(before, kv)
+            return
         before = self.own_kv(i)
-        if kv == 0 and self.prefixes is not None:
+        if kv == 0:
             self.prefixes.detach(i)
         self.kv[i] = kv
         self._occupy(before, self.own_kv(i))

@@ -19,6 +19,8 @@ PACKAGES = {
     "formulations": "csp.formulations",
     "solvers": "csp.solvers",
     "bounds": "bounds.lower",
+    "interrupt-policies": "sim.interrupts.policies",
+    "interrupt-workloads": "sim.interrupts.workloads",
 }
 OTHERS = {"cost-models": cost_model_names, "instances": shipped_instances}
 

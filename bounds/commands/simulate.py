@@ -50,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--table", metavar="FILE", help="a row per request (.parquet or .csv)")
     group.add_argument("--batch-table", metavar="FILE", help="a row per batch (.parquet or .csv)")
     group.add_argument("--timeline", metavar="FILE", help="Chrome-trace JSON for ui.perfetto.dev")
+    group.add_argument("--plots", metavar="DIR", help="figures: KV use over time, latencies")
     add_common(parser)
 
 
@@ -113,10 +114,31 @@ def _write_files(outcomes: list[Outcome], args: argparse.Namespace) -> None:
         if args.batch_table:
             write_bytes(table_bytes(pd.concat([batches_table(r) for r in runs]), args.batch_table),
                         Path(args.batch_table))  # fmt: skip
+    if args.plots:
+        _plot(runs, Path(args.plots))
     if args.timeline:
         from sim.timeline import timeline_json
 
         write_text(timeline_json(runs), Path(args.timeline))
+
+
+def _plot(runs: list[Simulation], folder: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from bounds.plot import save_figure
+    from sim.plot_run import LATENCIES, plot_kv, plot_latency
+
+    name = runs[0].replay.instance.name
+    figure, ax = plt.subplots(figsize=(9, 3.8), layout="constrained")
+    plot_kv(runs, ax=ax)
+    save_figure(figure, folder, f"{name}-kv-use")
+    figure, panels = plt.subplots(1, len(LATENCIES), figsize=(13, 3.8), layout="constrained")
+    for ax, latency in zip(panels, LATENCIES, strict=True):
+        plot_latency(runs, latency, ax=ax)
+    save_figure(figure, folder, f"{name}-latencies")
 
 
 def _to_dict(instance: Instance, outcomes: list[Outcome]) -> dict[str, Any]:

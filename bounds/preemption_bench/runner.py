@@ -9,74 +9,79 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import csp
 import sim
 from bounds.cli_options import write_json
-from bounds.preemption_bench.cases import Case, run_case
+from bounds.preemption_bench.cases import Case
+from bounds.preemption_bench.optimum import OptimumCase
 from sim.cost.model import load_cost_model
 
-Row = dict[str, Any]
+Task = Case | OptimumCase
+Rows = list[dict[str, Any]]
 
 
-def _code() -> bytes:
-    """Digest of the code a row depends on."""
-    here = Path(__file__).parent
-    files = [*(file for folder in sim.__path__ for file in Path(folder).rglob("*.py")), here / "cases.py",
-             here / "floors.py"]  # fmt: skip
-    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).digest()
-
-
-def _mark(case: Case, code: bytes) -> str:
-    """Fingerprint of a stored row: the code, the case and its cost model. A row with another one is not reused."""
-    digest = hashlib.sha256(code)
-    digest.update(json.dumps(dataclasses.asdict(case), sort_keys=True).encode())
-    digest.update(json.dumps(load_cost_model(case.cost_model).to_dict(), sort_keys=True).encode())
-    return digest.hexdigest()[:16]
-
-
-def run_cases(
-    cases: Sequence[Case], folder: Path, *, workers: int = 1, progress: Callable[[int, int, str], None] | None = None
-) -> list[Row]:
-    """Rows of all cases, in their order.
+def run_tasks(
+    tasks: Sequence[Task], folder: Path, *, workers: int = 1, progress: Callable[[int, int, str], None] | None = None
+) -> dict[Task, Rows]:
+    """Rows of each task, in the tasks' order.
 
     Parameters
     ----------
     folder
-        Where each row is stored as soon as it is there, one file a case; rows stored by an earlier run are reused.
+        Where each task's rows are stored as soon as they are there; what an earlier run stored is reused.
     progress
-        Called with (done, of how many, name of the last case).
+        Called with (done, of how many, name of the last one).
     """
     from joblib import Parallel, delayed
 
     folder.mkdir(parents=True, exist_ok=True)
     code = _code()
-    marks = {case: _mark(case, code) for case in cases}
-    rows = {case: row for case in cases if (row := _stored(folder / f"{case.key}.json", marks[case])) is not None}
+    marks = {task: _mark(task, code) for task in tasks}
+    found = {task: rows for task in tasks if (rows := _stored(folder / f"{task.key}.json", marks[task])) is not None}
     report = progress or (lambda done, total, name: None)
-    report(len(rows), len(cases), "")
+    report(len(found), len(tasks), "")
     # The slowest first, so that no worker is left with a long one at the end.
-    missing = sorted((c for c in cases if c not in rows), key=lambda c: c.workload != "kv_pressure_urgent")
-    results: Iterable[tuple[Case, Row]]
-    if workers == 1:
-        results = ((case, run_case(case)) for case in missing)
+    missing = sorted((t for t in tasks if t not in found), key=lambda t: t.workload != "kv_pressure_urgent")
+    results: Iterable[tuple[Task, Rows]]
+    if workers == 1 or len(missing) < 2:
+        results = ((task, task.run()) for task in missing)
     else:
         parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
-        results = parallel(delayed(_with_case)(case) for case in missing)
-    for case, row in results:
-        write_json({"schema_version": 1, "fingerprint": marks[case], "row": row}, str(folder / f"{case.key}.json"))
-        rows[case] = row
-        report(len(rows), len(cases), case.key)
-    return [rows[case] for case in cases]
+        results = parallel(delayed(_run)(task) for task in missing)
+    for task, rows in results:
+        write_json({"schema_version": 1, "fingerprint": marks[task], "rows": rows}, str(folder / f"{task.key}.json"))
+        found[task] = rows
+        report(len(found), len(tasks), task.key)
+    return {task: found[task] for task in tasks}
 
 
-def _with_case(case: Case) -> tuple[Case, Row]:
-    return case, run_case(case)
+def _run(task: Task) -> tuple[Task, Rows]:
+    return task, task.run()
 
 
-def _stored(file: Path, mark: str) -> Row | None:
-    """The row in a file, if it is whole and of this very case; else it is computed again."""
+def _code() -> bytes:
+    """Digest of the code that rows depend on."""
+    here = Path(__file__).parent
+    files = [*(file for folder in sim.__path__ for file in Path(folder).rglob("*.py")),
+             *(Path(folder) / "urgent.py" for folder in csp.__path__),
+             *(here / name for name in ("cases.py", "floors.py", "optimum.py"))]  # fmt: skip
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).digest()
+
+
+def _mark(task: Task, code: bytes) -> str:
+    """Fingerprint of stored rows: the code, the task and its cost model. Rows with another one are not reused."""
+    digest = hashlib.sha256(code)
+    digest.update(json.dumps(dataclasses.asdict(task), sort_keys=True).encode())
+    digest.update(json.dumps(load_cost_model(task.cost_model).to_dict(), sort_keys=True).encode())
+    return digest.hexdigest()[:16]
+
+
+def _stored(file: Path, mark: str) -> Rows | None:
+    """The rows in a file, if it is whole and of this very task; else they are computed again."""
     try:
         data = json.loads(file.read_text("utf-8"))
-        row = data["row"]
-        return row if data["fingerprint"] == mark and isinstance(row, dict) else None
+        rows = data["rows"]
+        whole = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+        return rows if data["fingerprint"] == mark and whole else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

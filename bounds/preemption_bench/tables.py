@@ -125,7 +125,8 @@ def fairness_summary(results: Results) -> pd.DataFrame:
     for policy in results.policies:
         row: dict[str, Any] = {"policy": policy}
         for name in CLASS_NAMES:
-            row |= _columns(f"{name}_ttft_attained", results.mean(policy, f"{name}_ttft_attained"))
+            for figure in ("ttft_attained", "slo_attained"):
+                row |= _columns(f"{name}_{figure}", results.mean(policy, f"{name}_{figure}"))
         ratio = pooled_ratio(results, policy)
         row |= _columns("fairness_ratio", ratio)
         row["equitable"] = None if ratio is None else ratio.mean <= EQUITABLE_RATIO

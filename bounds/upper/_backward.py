@@ -13,10 +13,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def _plan(
-    inputs: Ints, outputs: Ints, group_end: Ints, kv_blocks: int, block: int, budget: int, seqs: int, every: int,
-    most_hold: int, rate: float, burst: float, first_burst: float, most_failures: int, horizon: int,
+    inputs: Ints, outputs: Ints, group_end: Ints, kv_blocks: int, block: int, budget: int, room: int, seqs: int,
+    every: int, most_hold: int, rate: float, burst: float, first_burst: float, most_failures: int, horizon: int,
 ) -> tuple[Ints, Ints, Ints, Ints, int]:  # fmt: skip
     """Place requests from the last batch backwards; batch u = 0 is the last one.
+
+    Fills leave ``room`` of a batch's tokens to decode steps that are placed later.
 
     Returns
     -------
@@ -49,17 +51,18 @@ def _plan(
             fits = fits and (steps == 1 or (credit > 0 if u > 0 else kv[0] < first_burst * kv_blocks))
             start = u + steps - 1
             fill = (start + every - 1) // every * every
-            if fits and steps == 1 and size <= budget:
+            limit = budget - room
+            if fits and steps == 1 and size <= limit:
                 fill = start
             if fill - start > most_hold:
                 fits = False
             if fits:
                 # A prompt that fits into one batch is filled whole; a longer one takes what is left of several.
                 while fill < horizon and (
-                    entries[fill] >= seqs or tokens[fill] >= budget or (size <= budget and tokens[fill] + size > budget)
+                    entries[fill] >= seqs or tokens[fill] >= limit or (size <= limit and tokens[fill] + size > limit)
                 ):
                     fill += 1
-                fits = fill < horizon - 2 - size // max(1, budget - seqs) and (steps > 1 or fill == start)
+                fits = fill < horizon - 2 - size // limit and (steps > 1 or fill == start)
                 for x in range(u, min(start, horizon)):
                     if tokens[x] >= budget or entries[x] >= seqs:
                         fits = False
@@ -78,8 +81,8 @@ def _plan(
             while left > 0:
                 if x >= horizon:
                     return last, chunk_batch[:chunks], chunk_request[:chunks], chunk_tokens[:chunks], -1
-                if entries[x] < seqs and tokens[x] < budget:
-                    c = min(left, budget - tokens[x])
+                if entries[x] < seqs and tokens[x] < limit:
+                    c = min(left, limit - tokens[x])
                     chunk_batch[chunks], chunk_request[chunks], chunk_tokens[chunks] = x, i, c
                     chunks += 1
                     tokens[x] += c

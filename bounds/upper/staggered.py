@@ -8,6 +8,7 @@ Starting from a full last batch, memory stays full back to the first batches. Fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,8 @@ class Settings:
         Share of M that may complete together in the last batch regardless of the rate.
     most_failures
         Requests tried in vain before going one batch back.
+    room
+        Tokens of a batch kept free of fills for decode steps, in units of how many requests of mean size fit in M.
     """
 
     order: str = "longest"
@@ -50,6 +53,7 @@ class Settings:
     burst: float = 1.0
     first_burst: float = 1.0
     most_failures: int = 16
+    room: float = 1.2
 
     def describe(self) -> str:
         """In a few words, for reports."""
@@ -79,12 +83,14 @@ def plan(instance: Instance, settings: Settings) -> Plan | None:
     seqs = instance.max_num_seqs or n
     area = float(outputs @ inputs + (outputs * (outputs - 1) // 2).sum())
     steps = int(outputs.sum() + (-(-inputs // instance.token_budget)).sum()) + n
-    room = area / max(1, instance.kv_blocks * instance.block_size) + 2 * inputs.sum() / instance.token_budget
-    horizon = 4 * int(outputs.max()) + int(2 * room + steps / seqs) + 8 * settings.every + 200
+    filled = area / max(1, instance.kv_blocks * instance.block_size) + 2 * inputs.sum() / instance.token_budget
+    horizon = 4 * int(outputs.max()) + int(2 * filled + steps / seqs) + 8 * settings.every + 200
+    running = min(seqs, instance.kv_blocks * instance.block_size * float(outputs.sum()) / area)
+    room_tokens = min(instance.token_budget // 2, math.ceil(settings.room * running))
     while horizon <= MAX_HORIZON:
         last, batch, request, tokens, batches = kernel()(
             ranked_in, ranked_out, _group_ends(ranked_in, ranked_out), instance.kv_blocks, instance.block_size,
-            instance.token_budget, seqs, settings.every, settings.most_hold, settings.rate, settings.burst,
+            instance.token_budget, room_tokens, seqs, settings.every, settings.most_hold, settings.rate, settings.burst,
             settings.first_burst, settings.most_failures, horizon,
         )  # fmt: skip
         if batches >= 0:
@@ -136,6 +142,8 @@ def near(settings: Settings) -> Iterator[Settings]:
                     yield replace(settings, rate=rate, burst=burst, first_burst=first)
     for failures in (4, 64, 256):
         yield replace(settings, most_failures=failures)
+    for room in (0.0, 0.5, 2.0):
+        yield replace(settings, room=room)
 
 
 def best_plan(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from csp.program import Program, Terms
+from sim.clock import TICKS_PER_MS
 from sim.instance import Request
 from sim.registry import load
 from sim.replay import Replay
@@ -73,4 +74,14 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     module = load("csp.formulations", problem.formulation, what="formulation")
     formulated = cast(Formulated, module.formulate(problem, control))
     load_objective(problem.objective).minimise(formulated, problem)
+    formulated.program.float_unit_ticks = _float_unit_ticks(problem)
     return formulated
+
+
+def _float_unit_ticks(problem: Problem) -> int:
+    """A ms; where the incumbent's mean batch takes less, the power of ten below that."""
+    if problem.incumbent is None:
+        return TICKS_PER_MS
+    busy = [r.end_ticks - r.start_ticks for r in problem.incumbent.records]
+    mean = sum(busy) // max(1, len(busy))
+    return min(TICKS_PER_MS, int(10 ** (len(str(mean)) - 1)))

@@ -83,15 +83,16 @@ def _convex(duals: np.ndarray) -> tuple[Fraction, ...]:
 
 def _ranges(load: Load) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens k >= 2 gathered by size into ranges: number, mean size and mean squared size of each."""
-    least = min(i + 1 for i, _, _ in load.lengths)
-    most = max(i + o - 1 for i, o, _ in load.lengths)
+    lengths = (*load.lengths, *load.prefilled)
+    least = min(i + 1 for i, _, _ in lengths)
+    most = max(i + o - 1 for i, o, _ in lengths)
     if most < least:
         return np.zeros(0), np.zeros(0), np.zeros(0)
     edges = np.unique(np.geomspace(least, most + 1, _MOST_SIZES + 1).round().astype(np.int64))
     edges = np.union1d(edges, [least, most + 1])
-    first = np.array([i + 1 for i, _, _ in load.lengths], np.int64)
-    last = np.array([i + o - 1 for i, o, _ in load.lengths], np.int64)
-    count = np.array([n for _, _, n in load.lengths], float)
+    first = np.array([i + 1 for i, _, _ in lengths], np.int64)
+    last = np.array([i + o - 1 for i, o, _ in lengths], np.int64)
+    count = np.array([n for _, _, n in lengths], float)
     sums = []
     for low, high in zip(edges[:-1], edges[1:] - 1, strict=True):
         a, b = np.maximum(first, low).astype(float), np.minimum(last, high).astype(float)

@@ -71,8 +71,9 @@ def least_batches(instance: Instance) -> LeastBatches:
 def least_batches_of(load: Load) -> LeastBatches:
     """The same, for an instance already counted."""
     cap = load.token_budget
-    critical = max(-(-i // cap) + o - 1 for i, o, _ in load.lengths)
-    steps = sum(n * (-(-i // cap) + o - 1) for i, o, n in load.lengths)
+    needed = [(-(-i // cap) + o - 1, n) for i, o, n in load.lengths] + [(o - 1, n) for _, o, n in load.prefilled]
+    critical = max(batches for batches, _ in needed)
+    steps = sum(n * batches for batches, n in needed)
     tokens = -(-load.least_tokens // cap)
     area = -(-load.area_blocks() // load.kv_blocks)
     sequences = 0 if load.max_num_seqs is None else -(-steps // load.max_num_seqs)
@@ -88,6 +89,8 @@ def least_prefill_batches(load: Load) -> int:
     chunks over max_num_seqs.
     """
     cap = load.token_budget
+    if not load.lengths:
+        return 0
     bounds = [1, -(-load.input_tokens // min(cap, load.kv_capacity_tokens))]
     bounds.append(max(-(-i // cap) for i, _, _ in load.lengths))
     prompts: Counter[int] = Counter()
@@ -102,11 +105,12 @@ def least_prefill_batches(load: Load) -> int:
 def _item_counts(load: Load) -> dict[int, int]:
     """Blocks held when a token is generated -> number of such tokens; small items left out when sizes are too many."""
     b = load.block_size
-    largest = max(-(-(i + o - 1) // b) for i, o, _ in load.lengths)
+    items = [(i, o, n) for i, o, n in load.lengths] + [(i + 1, o - 1, n) for i, o, n in load.prefilled]
+    largest = max(-(-(i + o - 1) // b) for i, o, _ in items)
     floor = max(1, largest - MAX_PACKED_SIZES + 1)
     steps: Counter[int] = Counter()
     counts: Counter[int] = Counter()
-    for i, o, n in load.lengths:
+    for i, o, n in items:
         first, last = -(-i // b), -(-(i + o - 1) // b)
         if first == last:
             counts[first] += n * o

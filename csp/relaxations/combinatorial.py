@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from csp.relaxations.aggregate import Multipliers, Relaxation
@@ -97,3 +99,15 @@ def _inputs(counted: Counted, relaxation: Relaxation, chosen: Multipliers) -> di
         inputs["prices_ms"] = {row: ms_from_ticks(price) for row, price in chosen.prices.items()}
         inputs["prices_ticks"] = {row: str(price) for row, price in chosen.prices.items()}
     return inputs
+
+
+def makespan_from_prices(name: str, inputs: Mapping[str, Any], instance: Instance, cost: CostModel) -> int:
+    """What the weights and prices of a reported bound prove, in exact arithmetic, with batch counts recomputed."""
+    counted = count(instance)
+    least = counted.least.best if name == AGGREGATE else getattr(counted.least, name)
+    relaxation = Relaxation(counted.load, cost, least, counted.least_prefill)
+    weights = relaxation.default_multipliers().weights
+    if "piece_weights" in inputs:
+        weights = tuple(tuple(map(Fraction, group)) for group in inputs["piece_weights"])
+    prices = {str(row): Fraction(price) for row, price in inputs.get("prices_ticks", {}).items()}
+    return math.ceil(relaxation.value(Multipliers(weights, prices)))

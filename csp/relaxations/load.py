@@ -7,7 +7,7 @@ a decode step or a fill generated it (preempted before or not).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.instance import Instance
 
@@ -19,9 +19,11 @@ class Load:
     Parameters
     ----------
     lengths
-        (I, O, count), sorted.
+        (I, O, count), sorted, of requests that still need their prompt filled.
     kv_blocks, block_size, token_budget, max_num_seqs
         floor(M / b), b, C and the cap on processed requests (None for no cap).
+    prefilled
+        (I, O, count) of requests that arrive with their first token and their KVs: only tokens k >= 2 are left.
     """
 
     lengths: tuple[tuple[int, int, int], ...]
@@ -29,6 +31,7 @@ class Load:
     block_size: int
     token_budget: int
     max_num_seqs: int | None
+    prefilled: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def kv_capacity_tokens(self) -> int:
@@ -37,7 +40,7 @@ class Load:
 
     @property
     def requests(self) -> int:
-        """Number of requests."""
+        """Number of requests that still need their prompt filled."""
         return sum(n for _, _, n in self.lengths)
 
     @property
@@ -48,12 +51,12 @@ class Load:
     @property
     def output_tokens(self) -> int:
         """Sum of O, the tokens to generate."""
-        return sum(n * o for _, o, n in self.lengths)
+        return sum(n * o for _, o, n in self.lengths) + sum(n * (o - 1) for _, o, n in self.prefilled)
 
     @property
     def least_tokens(self) -> int:
         """Sum of I + O - 1: tokens processed when nothing is ever refilled."""
-        return sum(n * (i + o - 1) for i, o, n in self.lengths)
+        return sum(n * (i + o - 1) for i, o, n in self.lengths) + sum(n * (o - 1) for _, o, n in self.prefilled)
 
     @property
     def input_square(self) -> int:
@@ -63,7 +66,7 @@ class Load:
     def decode_sums(self, least: int = 0, most: int | None = None) -> tuple[int, int, int]:
         """Number of tokens k >= 2 whose size s lies in [least, most], and the sums of s and s^2 over them."""
         zero = one = two = 0
-        for i, o, n in self.lengths:
+        for i, o, n in (*self.lengths, *self.prefilled):
             a, b = max(i + 1, least), i + o - 1
             if most is not None:
                 b = min(b, most)
@@ -82,6 +85,8 @@ class Load:
         for i, o, n in self.lengths:
             total += n * (_ceil_sum(i + o - 1, b) - _ceil_sum(i - 1, b))
             total += n * -(-_chunk_sum(i, budget) // b)
+        for i, o, n in self.prefilled:
+            total += n * (_ceil_sum(i + o - 1, b) - _ceil_sum(i, b))
         return total
 
 
@@ -94,9 +99,22 @@ def load_of(instance: Instance) -> Load:
         If a request can never fit: nothing can be said about schedules that do not exist.
     """
     instance.require_feasible()
-    counts = Counter((r.input_tokens, r.output_tokens) for r in instance.requests)
-    lengths = tuple((i, o, n) for (i, o), n in sorted(counts.items()))
-    return Load(lengths, instance.kv_blocks, instance.block_size, instance.token_budget, instance.max_num_seqs)
+    return Load(_count(instance, False), instance.kv_blocks, instance.block_size, instance.token_budget,
+                instance.max_num_seqs, _count(instance, True))  # fmt: skip
+
+
+def _count(instance: Instance, prefilled: bool) -> tuple[tuple[int, int, int], ...]:
+    counts = Counter((r.input_tokens, r.output_tokens) for r in instance.requests if r.prefilled == prefilled)
+    return tuple((i, o, n) for (i, o), n in sorted(counts.items()))
+
+
+def without_shared_prefixes(instance: Instance) -> Instance:
+    """Prompts without the prefixes they share: bounds for it hold where prefixes are shared, for each request still
+    processes and holds what is its own.
+    """
+    own = tuple(replace(r, input_tokens=r.input_tokens - r.prefix_tokens, prefix=None, prefix_tokens=0)
+                for r in instance.requests)  # fmt: skip
+    return instance.replace(requests=own)
 
 
 def range_sums(a: int, b: int) -> tuple[int, int, int]:

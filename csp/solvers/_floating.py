@@ -1,4 +1,4 @@
-"""What solvers that compute in floating point share: times in ms instead of ticks, and a stated tolerance.
+"""What solvers that compute in floating point share: times in ms (or less) instead of ticks, and a stated tolerance.
 
 Their proofs hold up to `TOLERANCE` (relative): a bound is reported lower by that much, and "optimal" needs their zero
 gap and a bound within it of the exactly replayed objective.
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from csp.program import Program, Row
-from sim.clock import TICKS_PER_MS
 
 TOLERANCE = 1e-6
 _LARGE = 10**7
@@ -19,23 +18,23 @@ _LARGE = 10**7
 
 
 def row_scale(program: Program, row: Row) -> int:
-    """What a row is divided by: ticks per ms where it adds up times, else 1."""
+    """What a row is divided by: ticks per unit where it adds up times, else 1."""
     in_ticks = any(program.ticks[v] for v in row.terms) or max(map(abs, row.terms.values()), default=0) >= _LARGE
-    return TICKS_PER_MS if in_ticks else 1
+    return program.float_unit_ticks if in_ticks else 1
 
 
 def column_scale(program: Program, v: int) -> int:
-    """Ticks per ms for a variable that measures time, else 1."""
-    return TICKS_PER_MS if program.ticks[v] else 1
+    """Ticks per unit for a variable that measures time, else 1."""
+    return program.float_unit_ticks if program.ticks[v] else 1
 
 
 def objective_scale(program: Program) -> int:
-    """Ticks per ms for a time objective, else 1."""
-    return TICKS_PER_MS if program.objective_in_ticks else 1
+    """Ticks per unit for a time objective, else 1."""
+    return program.float_unit_ticks if program.objective_in_ticks else 1
 
 
 def to_mathopt(program: Program) -> tuple[Any, list[Any]]:
-    """The program as a MathOpt model in ms, and its variables in order."""
+    """The program as a MathOpt model in float units, and its variables in order."""
     from ortools.math_opt import model_pb2
     from ortools.math_opt.python import mathopt
 

@@ -29,7 +29,8 @@ def run(problem: Problem, control: Control) -> Answer:
     formulated = problem.build(control)
     with tempfile.TemporaryDirectory(prefix="servebound-") as folder:
         file = Path(folder) / "program.mps"
-        file.write_text(mps_text(formulated.program), "utf-8")
+        unit_ticks = formulated.program.float_unit_ticks
+        file.write_text(mps_text(formulated.program, unit_ticks=unit_ticks), "utf-8")
         columns, lp = pulp.LpProblem.fromMPS(str(file))
     hint = None if problem.incumbent is None else formulated.encode(problem.incumbent)
     solver = _command(control, warm=hint is not None)

@@ -115,7 +115,10 @@ class InterruptServer:
         """Into slots in queue order; behind one that does not fit only paused requests pass, who need no memory."""
         stays: list[tuple[int, int, int]] = []
         blocked = False
-        for entry in self.waiting:
+        for place, entry in enumerate(self.waiting):
+            if len(self.running) >= self.slots and entry[0] > 0:
+                stays += self.waiting[place:]  # without a free slot only urgent requests can get in
+                break
             i = entry[2]
             paused = i in self.allocated
             if (not blocked or paused) and not self._fits(i) and entry[0] == 0 and not blocked:
@@ -202,9 +205,11 @@ class InterruptServer:
                     self._free(event.request)
 
     def _process(self, state: State, plan: _Plan) -> list[tuple[int, int]]:
-        back = set(plan.swap_in)
-        decodes = [i for i in self.running if state.ready[i] or i in back]
-        fills = sorted((i for i in self.running if not state.ready[i] and i not in back),
+        back, ready = plan.swap_in, state.ready
+        decodes = [i for i in self.running if ready[i] or i in back]
+        if len(decodes) == len(self.running):
+            return [(i, 1) for i in decodes]
+        fills = sorted((i for i in self.running if not ready[i] and i not in back),
                        key=lambda i: self.instance.requests[i].priority)  # fmt: skip
         budget = self.instance.token_budget - len(decodes)
         process = [(i, 1) for i in decodes]

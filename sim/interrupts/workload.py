@@ -195,7 +195,7 @@ def draw_short(name: str, seed: int, *, cost_model: str = constants.COST_MODEL) 
     workload = load_workload(name)
     long = draw(name, seed, requests=SHORT_REQUESTS, cost_model=cost_model).instance.requests
     scarce = workload.kv_capacity_tokens < constants.KV_CAPACITY_TOKENS
-    by = 2 * SHORT_OUTPUT if scarce else SHORT_OUTPUT
+    by = 4 * SHORT_OUTPUT if scarce else SHORT_OUTPUT
     requests = [replace(r, input_tokens=max(SHORT_LEAST_PROMPT, -(-r.input_tokens // SHORT_PROMPT)),
                         output_tokens=-(-r.output_tokens // by)) for r in long]  # fmt: skip
     peaks = [r.peak_kv_tokens for r in requests]

@@ -40,6 +40,10 @@ class RankedScheduler(PaperScheduler):
         assert ranked_by is not None
         self.ranked_by: Rank = ranked_by
 
+    def unchanged_batches(self, state: State) -> int:
+        """None while somebody waits: ranks of running requests pass those of waiting ones as they decode."""
+        return 0 if self.waiting else super().unchanged_batches(state)
+
     def fill(self, state: State) -> None:
         """Serve in order of rank; the first waiting request that does not fit ends admission."""
         everybody = sorted((*self.running, *self.waiting),

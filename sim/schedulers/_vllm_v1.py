@@ -127,9 +127,13 @@ class VllmV1:
         return Batch(tuple(self._tokens.items()), tuple(self._preempted))
 
     def unchanged_batches(self, state: State) -> int:
-        """See `sim.engine.Scheduler`; only if the batch decoded everybody."""
+        """See `sim.engine.Scheduler`; only if the batch decoded everybody.
+
+        Prompts that are passed over change places in the queue with every batch.
+        """
         steady = keeps_order(self.order, self.instance) and stays_blocked(self.admission, bool(self.waiting))
-        if not steady or len(self._tokens) < len(self.running):
+        skips = self.SKIPS_LONG_PROMPTS and not self.parameters.enable_chunked_prefill
+        if not steady or (skips and self.waiting) or len(self._tokens) < len(self.running):
             return 0
         return decode_steps_in_memory(self.memory, len(self.running))
 

@@ -76,7 +76,7 @@ def test_files_what_ifs_and_goodput(capsys: pytest.CaptureFixture[str], tmp_path
     ]
     outputs = ["--table", "--batch-table", "--timeline", "--json"]
     named = [word for pair in zip(outputs, map(str, files), strict=True) for word in pair]
-    assert main([*command, *options, *named]) == 0
+    assert main([*command, *options, *named, "--plots", str(tmp_path / "plots")]) == 0
     out = capsys.readouterr().out
     assert "vllm [infinite-kv,compute=2]" in out and "vllm [bandwidth=2]" in out
     found = json.loads(files[3].read_text())["schedulers"]
@@ -86,6 +86,10 @@ def test_files_what_ifs_and_goodput(capsys: pytest.CaptureFixture[str], tmp_path
     assert set(pd.read_parquet(files[0])["scheduler"]) == {"vllm", "vllm [infinite-kv,compute=2]", "vllm [bandwidth=2]"}
     assert len(pd.read_csv(files[1])) == sum(s["batches"] for s in found)
     assert json.loads(files[2].read_text())["traceEvents"]
+    assert {p.name for p in (tmp_path / "plots").iterdir()} == {
+        "azure-conv-200-kv-use.png",
+        "azure-conv-200-latencies.png",
+    }
 
 
 def test_classes_are_shown_when_there_are_several(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -71,9 +71,20 @@ def _large_state(evidence: Evidence) -> Claim:
     why = ("both grow with the KVs held, the refill faster; recompute wins where the victim seldom resumes "
            f"(below {largest.breakeven_resume_probability:.2f}-{table.breakeven_resume_probability.max():.2f})"
            if table.breakeven_resume_probability.notna().all() else "both grow with the KVs held")  # fmt: skip
+    others = [str(name) for name, rows in evidence.breakeven.groupby("cost_model", sort=False)
+              if (rows["winner"] == "recompute").any() and name != evidence.cost_model]  # fmt: skip
+    others.sort()
+    if others:
+        small = ", ".join(f"{name} up to {_most_recomputed(evidence, name)} KVs" for name in others)
+        why += f"; under other cost models recompute wins for small states ({small})"
     if formula_flips:
         why += "; charging the prompt alone makes recompute win for long decodes"
     return Claim(statement, "-", ours, REPRODUCED if flips else NOT, "" if flips else why)
+
+
+def _most_recomputed(evidence: Evidence, cost_model: str) -> int:
+    table = evidence.breakeven[evidence.breakeven["cost_model"] == cost_model]
+    return int(table[table["winner"] == "recompute"]["kv_tokens"].max())
 
 
 def _longest_remaining(evidence: Evidence) -> Claim:

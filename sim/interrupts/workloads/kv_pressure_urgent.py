@@ -1,4 +1,4 @@
-"""KV memory is scarce and arrivals exceed what the server can do."""
+"""KV memory is scarce, many requests are urgent, and arrivals exceed what the server can do."""
 
 from __future__ import annotations
 
@@ -6,5 +6,7 @@ from sim.interrupts import constants
 from sim.interrupts.workload import Workload, mix
 
 WORKLOAD = Workload(
-    mix(0.2, 0.5, 0.3), load=1.5, kv_capacity_tokens=constants.KV_PRESSURE_CAPACITY_TOKENS, requests=100
+    mix(0.4, 0.35, 0.25),
+    load=1.5,
+    kv_capacity_tokens=constants.KV_PRESSURE_CAPACITY_TOKENS,
 )

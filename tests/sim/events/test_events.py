@@ -8,6 +8,7 @@ from sim.engine import Engine, Simulation, simulate
 from sim.errors import InputError
 from sim.events import compact_runs
 from sim.instance import Instance, Request
+from sim.registry import names
 from sim.replay import RuleError
 from sim.schedulers import Options, make_scheduler
 from sim.schedulers.vllm import Vllm
@@ -30,6 +31,9 @@ vllm-v1-0.33_hist vllm-v1-0.33_pf vllm-v1-0.33_lookahead vllm-v1-0.11:enable_chu
 vllm-v0-chunked vllm-v0-chunked_srf vllm-v0-chunked_pf vllm-v0:policy=priority
 """
 KNOWN, DECLARED = NAMES.split(), STEADY.split()
+OTHERS = [
+    name for name in names("sim.schedulers") if name not in [other.replace("-", "_") for other in KNOWN + DECLARED]
+]
 COSTS = [load_cost_model("linear/llama2-7b-a100"), max_affine()]
 
 
@@ -41,16 +45,16 @@ def run(instance: Instance, name: str, cost: CostModel, engine: Engine) -> Simul
         return str(error)
 
 
-@pytest.mark.parametrize("name", KNOWN + DECLARED)
+@pytest.mark.parametrize("name", KNOWN + DECLARED + OTHERS)
 @given(instances())
 @settings(deadline=None, derandomize=True, max_examples=30)
 def test_same_schedule_and_times(name: str, instance: Instance) -> None:
     cost = COSTS[len(instance.requests) % 2]
-    step, event = run(instance, name, cost, "step"), run(instance, name, cost, "event")
+    step, event = run(instance, name, cost, "step"), run(instance, name, cost, "auto")
     if isinstance(step, str) or isinstance(event, str):
         assert event == step
         return
-    assert event.replay.log is not None
+    assert name in OTHERS or event.replay.log is not None
     assert (event.infeasible, event.stalled) == (step.infeasible, step.stalled)
     assert event.replay.schedule.batches == step.replay.schedule.batches
     assert event.replay == step.replay

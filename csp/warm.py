@@ -34,10 +34,12 @@ def heuristic_schedules(instance: Instance, cost: CostModel, rules: Rules) -> It
 
 
 def best_heuristic(
-    instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], int | Fraction]
-) -> tuple[str, Replay] | None:
-    """The heuristic schedule of least value that keeps the rules; None where there is none."""
-    return min(heuristic_schedules(instance, cost, rules), key=lambda pair: value(pair[1]), default=None)
+    instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], int | Fraction],
+    allowed: Callable[[Replay], bool] = lambda run: True,
+) -> tuple[str, Replay] | None:  # fmt: skip
+    """The heuristic schedule of least value that keeps the rules and is allowed; None where there is none."""
+    found = [pair for pair in heuristic_schedules(instance, cost, rules) if allowed(pair[1])]
+    return min(found, key=lambda pair: value(pair[1]), default=None)
 
 
 def serial_schedule(instance: Instance, rules: Rules) -> Schedule | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from sim.cost.model import CostModel
@@ -47,9 +48,18 @@ def best_heuristic(
     instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], int | Fraction],
     allowed: Callable[[Replay], bool] = lambda run: True, deadline: float | None = None,
 ) -> tuple[str, Replay] | None:  # fmt: skip
-    """The heuristic schedule of least value that keeps the rules and is allowed; None where there is none."""
-    found = [pair for pair in heuristic_schedules(instance, cost, rules, deadline) if allowed(pair[1])]
-    return min(found, key=lambda pair: value(pair[1]), default=None)
+    """The heuristic schedule of least value that keeps the rules and is allowed; None where there is none.
+
+    If none is allowed, smaller token budgets are tried: they make batches shorter.
+    """
+    budget = instance.token_budget
+    while True:
+        smaller = instance.replace(token_budget=budget)
+        made = heuristic_schedules(smaller, cost, rules, deadline)
+        found = [(name, replace(run, instance=instance)) for name, run in made if allowed(run)]
+        if found or budget == 1 or not rules.chunking:
+            return min(found, key=lambda pair: value(pair[1]), default=None)
+        budget = min(budget, max(r.peak_kv_tokens for r in instance.requests)) // 2 or 1
 
 
 def serial_schedule(instance: Instance, rules: Rules) -> Schedule | None:

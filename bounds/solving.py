@@ -69,10 +69,12 @@ def solve_with_progress(
     -------
     The result and whether the user interrupted.
     """
+    from csp.objectives import load_objective
     from csp.solve import solve
 
     check_names(args)
-    with progress_line(quiet=args.quiet) as report, stop_on_interrupt() as stop:
+    unit = load_objective(options.get("objective", "makespan").split(",")[0]).unit
+    with progress_line(quiet=args.quiet, unit=unit) as report, stop_on_interrupt() as stop:
         result = solve(
             instance, formulation=args.formulation, solver=args.solver, time_limit_s=args.time_limit,
             workers=args.workers, seed=args.seed, warm_start=warm_start, progress=report, stop=stop, **options,
@@ -102,7 +104,7 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
 
 
 @contextlib.contextmanager
-def progress_line(*, quiet: bool) -> Iterator[Callable[[Ticks | None, Ticks | None], None]]:
+def progress_line(*, quiet: bool, unit: str = "ms") -> Iterator[Callable[[Ticks | None, Ticks | None], None]]:
     """Show incumbent, lower bound, gap and time: a live line on a terminal, plain lines otherwise."""
     if quiet:
         yield lambda incumbent, lower: None
@@ -113,9 +115,9 @@ def progress_line(*, quiet: bool) -> Iterator[Callable[[Ticks | None, Ticks | No
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as live:
             task = live.add_task("solving")
-            yield lambda incumbent, lower: live.update(task, description=progress_text(incumbent, lower))
+            yield lambda incumbent, lower: live.update(task, description=progress_text(incumbent, lower, unit))
     else:
-        lines = _PlainLines()
+        lines = _PlainLines(unit)
         try:
             yield lines.note
         finally:
@@ -125,7 +127,8 @@ def progress_line(*, quiet: bool) -> Iterator[Callable[[Ticks | None, Ticks | No
 class _PlainLines:
     """The first news at once, then a line every few seconds, for logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
         self.began = time.monotonic()
         self.known: tuple[Ticks | None, Ticks | None] | None = None
         self.done = threading.Event()
@@ -145,24 +148,26 @@ class _PlainLines:
     def _print(self) -> None:
         if self.known is not None:
             elapsed = time.monotonic() - self.began
-            print(f"{elapsed:6.1f} s  {progress_text(*self.known)}", file=sys.stderr, flush=True)
+            print(f"{elapsed:6.1f} s  {progress_text(*self.known, self.unit)}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self.done.set()
         self.thread.join()
 
 
-def progress_text(incumbent: Ticks | None, lower: Ticks | None) -> str:
+def progress_text(incumbent: Ticks | None, lower: Ticks | None, unit: str = "ms") -> str:
     """One line of progress.
 
     >>> progress_text(6_018_119_614_656, 5_416_307_653_190)
     'incumbent 60.181 ms, bound 54.163 ms, gap 10.0%'
     """
-    parts = [f"incumbent {_ms(incumbent)}", f"bound {_ms(lower)}"]
+    parts = [f"incumbent {_shown(incumbent, unit)}", f"bound {_shown(lower, unit)}"]
     if incumbent and lower is not None:
         parts.append(f"gap {float(Fraction(incumbent - lower) / incumbent):.1%}")
     return ", ".join(parts)
 
 
-def _ms(ticks: Ticks | None) -> str:
-    return "-" if ticks is None else f"{ms_from_ticks(ticks):,.3f} ms"
+def _shown(value: Ticks | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{ms_from_ticks(value):,.3f} ms" if unit == "ms" else f"{float(value):,.4f} {unit}"

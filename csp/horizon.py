@@ -11,8 +11,8 @@ from collections import Counter
 
 from csp.solvers import Problem
 from sim.cost.model import CostModel, Features
-from sim.errors import InputError
 from sim.instance import Instance
+from sim.replay import Rules
 
 _MOST_CHOICES = 64
 
@@ -50,15 +50,20 @@ def flags_ticks(a: Features, batches: int) -> int:
     return batches * (a.batch + cheaper) + (a.prefill_batch - cheaper if batches else 0)
 
 
+def least_batch_ticks(instance: Instance, cost: CostModel) -> int:
+    """The cheapest batch there is: one token, filled or decoded."""
+    return min(
+        cost.batch_ticks(Features(1, 1, 0, 1, 0, 1, 1, 0, 0)),
+        cost.batch_ticks(Features(1, 0, 1, 0, 1, 1, 0, 0, min(r.input_tokens for r in instance.requests))),
+    )
+
+
 def most_batches(instance: Instance, cost: CostModel, upper_ticks: int) -> int | None:
     """Most batches of a schedule whose batches take at most ``upper_ticks`` in all; None if nothing limits them.
 
     J batches cost at least their flags and the least work, and at least J times the cheapest batch there is.
     """
-    least = min(
-        cost.batch_ticks(Features(1, 1, 0, 1, 0, 1, 1, 0, 0)),
-        cost.batch_ticks(Features(1, 0, 1, 0, 1, 1, 0, 0, min(r.input_tokens for r in instance.requests))),
-    )
+    least = least_batch_ticks(instance, cost)
     limits = [upper_ticks // least] if least else []
     for a in additive_floors(cost):
         per_batch = flags_ticks(a, 2) - flags_ticks(a, 1)
@@ -75,13 +80,36 @@ def longest_batch_ticks(instance: Instance, cost: CostModel) -> int:
     return cost.batch_ticks(Features(1, 1, 1, min(n, tokens), min(n, tokens), tokens, m * m, m, m))
 
 
-def horizon(problem: Problem) -> int:
-    """J, most batches of a schedule at least as good as the incumbent; see `most_batches`."""
-    instance = problem.instance
-    if problem.incumbent_value is None:
-        raise ValueError("a horizon needs an incumbent")
-    limit = most_batches(instance, problem.cost, int(problem.incumbent_value))
-    if limit is None:
-        raise InputError("some batches cost nothing, so the number of batches has no limit", field="cost_model",
-                         value=problem.cost.name)  # fmt: skip
-    return limit
+def serial_batches(instance: Instance) -> int:
+    """Batches that finish all requests one by one from any state: whoever is resident is evicted in the first."""
+    budget = instance.token_budget
+    return sum(-(-r.input_tokens // budget) + r.output_tokens - 1 for r in instance.requests)
+
+
+def batches_to_first_tokens(instance: Instance, cost: CostModel, rules: Rules, latest_ticks: int) -> int | None:
+    """Batches of some schedule with given first tokens by then: cheapest batches until then, the fewest after."""
+    least = least_batch_ticks(instance, cost)
+    refillable = rules.chunking or all(r.peak_kv_tokens <= instance.token_budget for r in instance.requests)
+    if not (least and rules.preemption and refillable):
+        return None
+    return latest_ticks // least + serial_batches(instance)
+
+
+def horizon(problem: Problem) -> tuple[int, bool]:
+    """J, most batches, and whether some best schedule (or one within the limits) is sure to have no more.
+
+    Without preemption no token is processed twice and every batch processes one, so J is at most the number of tokens.
+    """
+    from csp.objectives import load_objective
+
+    instance, cost, rules = problem.instance, problem.cost, problem.rules
+    counts: list[int | None] = []
+    goals = [(problem.objective, problem.cutoff), *problem.limits]
+    for name, most in goals:
+        goal = load_objective(name)
+        if most is not None and (goal.limits_batches or len(goals) == 1):
+            counts.append(goal.most_batches(instance, cost, rules, most))
+    if not rules.preemption and rules.swap is None:
+        counts.append(sum((r.input_tokens if rules.chunking else 1) + r.output_tokens - 1 for r in instance.requests))
+    known = [count for count in counts if count is not None]
+    return (min(known), True) if known else (2 * serial_batches(instance), False)

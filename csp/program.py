@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from sim.clock import TICKS_PER_MS
 
@@ -43,6 +44,8 @@ class Program:
         Constraints.
     objective, objective_offset
         What is minimised.
+    objective_divisor
+        The objective's value is the expression's over this.
     objective_in_ticks
         Whether the objective is a time.
     float_unit_ticks
@@ -60,14 +63,20 @@ class Program:
     rows: list[Row] = field(default_factory=list)
     objective: Terms = field(default_factory=dict)
     objective_offset: int = 0
+    objective_divisor: int = 1
     objective_in_ticks: bool = True
     out_of_time: Callable[[], bool] = lambda: False
     float_unit_ticks: int = TICKS_PER_MS
 
     _asked: int = 0
+    _taken: set[str] = field(default_factory=set)
+    _rows_taken: set[str] = field(default_factory=set)
 
     def variable(self, lower: int, upper: int, name: str, *, ticks: bool = False) -> int:
-        """Add an integer variable; its index."""
+        """Add an integer variable; its index. A name already taken gets underscores."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
         self.lower.append(lower)
         self.upper.append(upper)
         self.names.append(name)
@@ -94,6 +103,9 @@ class Program:
         most = sum(a * (self.upper[v] if a > 0 else self.lower[v]) for v, a in kept.items())
         if (lower is None or least >= lower) and (upper is None or most <= upper):
             return
+        while name in self._rows_taken:
+            name += "_"
+        self._rows_taken.add(name)
         self.rows.append(Row(kept, lower, upper, name))
 
     def at_most(self, terms: Mapping[int, int], upper: int, name: str) -> None:
@@ -115,6 +127,14 @@ class Program:
     def objective_value(self, values: Sequence[int]) -> int:
         """The objective's exact value."""
         return self.value(self.objective, values) + self.objective_offset
+
+    def worth(self, value: int) -> int | Fraction:
+        """The objective a value of the expression stands for.
+
+        >>> Program(objective_divisor=4).worth(6)
+        Fraction(3, 2)
+        """
+        return value if self.objective_divisor == 1 else Fraction(value, self.objective_divisor)
 
     def violated(self, values: Sequence[int]) -> str | None:
         """Name of a bound or row the values violate; None if they satisfy all. For hints and checks."""

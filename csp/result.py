@@ -83,6 +83,10 @@ class Result:
     bounds: tuple[Bound, ...] = ()
     found_by: str | None = None
     """Who found the schedule: the solver or a heuristic scheduler."""
+    unit: str = "ms"
+    """Of the objective: "ms" for times, which are kept in ticks; else a word, and values are plain numbers."""
+    stages: tuple[Result, ...] = ()
+    """For objectives one after the other: the result of each; the fields above are the last one's."""
 
     @property
     def gap(self) -> float | None:
@@ -99,17 +103,22 @@ class Result:
         schedule = None
         if replay is not None:
             schedule = schedule_to_dict(replay.schedule, replay.instance, replay.times_ns)
+        stages = {"stages": [stage.to_dict() | {"schedule": None} for stage in self.stages]} if self.stages else {}
         return {
             "schema_version": 1, "status": self.status, "objective": self.objective,
-            "objective_ms": _ms(self.objective_ticks), "lower_bound_ms": _ms(self.lower_bound_ticks),
+            "objective_ms": self._shown(ms=True), "lower_bound_ms": self._shown(lower=True, ms=True),
+            "objective_value": self._shown(), "lower_bound_value": self._shown(lower=True), "unit": self.unit,
             "lower_bound_source": self.lower_bound_source, "gap": self.gap,
             "bounds": [bound.to_dict() for bound in self.bounds], "solver": self.solver,
             "solver_version": self.solver_version, "formulation": self.formulation, "exact": self.exact,
             "exact_reason": self.exact_reason, "found_by": self.found_by, "workers": self.workers, "seed": self.seed,
             "runtime_s": self.runtime_s, "batches": None if replay is None else len(replay.records),
             "schedule": schedule,
-        }  # fmt: skip
+        } | stages  # fmt: skip
 
-
-def _ms(ticks: Fraction | int | None) -> float | None:
-    return None if ticks is None else ms_from_ticks(ticks)
+    def _shown(self, *, lower: bool = False, ms: bool = False) -> float | None:
+        """Objective or bound as a number: in ms for times; with ``ms`` None for other units."""
+        value = self.lower_bound_ticks if lower else self.objective_ticks
+        if value is None or (ms and self.unit != "ms"):
+            return None
+        return ms_from_ticks(value) if self.unit == "ms" else float(value)

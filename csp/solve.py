@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
-from csp.objectives import load_objective
+from csp.conclude import better, conclude, proven_bound
+from csp.objectives import Objective, load_objective
 from csp.program import OutOfTime
 from csp.relaxations import combinatorial_bounds
 from csp.result import Bound, Result, Status
-from csp.solvers import Answer, Control, Problem, load_backend
+from csp.solvers import Answer, Backend, Control, Problem, load_backend
 from csp.warm import best_heuristic
 from sim.cost.model import CostModel, load_cost_model
 from sim.errors import InputError
@@ -20,10 +21,8 @@ from sim.instance import Instance
 from sim.replay import PAPER_RULES, Replay, Rules, replay
 
 Ticks = int | Fraction
-
-
-class SolverMismatch(RuntimeError):
-    """A solver's claim contradicts the replay of its own schedule: a defect, never an answer."""
+Progress = Callable[[Ticks | None, Ticks | None], None]
+Limits = Sequence[tuple[str, Ticks]]
 
 
 def solve(
@@ -38,23 +37,33 @@ def solve(
     rules: Rules = PAPER_RULES,
     cost: CostModel | None = None,
     warm_start: Replay | None = None,
-    progress: Callable[[Ticks | None, Ticks | None], None] | None = None,
+    limits: Limits = (),
+    at_most: Ticks | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> Result:
     """Find the best schedule of an instance, with proof.
 
     Parameters
     ----------
-    objective, formulation, solver
-        Names of files in `csp.objectives`, `csp.formulations`, `csp.solvers`.
+    objective
+        Name of a file in `csp.objectives` (with an argument behind a colon), or several separated by commas: the first
+        is minimised, then the second among the best of the first, and so on.
+    formulation, solver
+        Names of files in `csp.formulations` and `csp.solvers`.
     time_limit_s
         Seconds to spend; the best schedule and bound so far are returned then.
     cost
         Cost model; the instance's by default.
     warm_start
         A known schedule; the best heuristic one is used if that is better.
+    limits
+        (objective, most): only schedules whose value of that objective is at most that.
+    at_most
+        Only ask whether there is a schedule of at most this value: FEASIBLE with one, INFEASIBLE with proof that there
+        is none, or UNKNOWN with the bound so far.
     progress
-        Called with (incumbent, lower bound) in ticks whenever one improves.
+        Called with (incumbent, lower bound) in the objective's unit whenever one improves.
     stop
         Set it from elsewhere to end early as if time had run out.
 
@@ -72,17 +81,62 @@ def solve(
     """
     began = time.monotonic()
     backend = load_backend(solver)
-    problem, bounds, found_by = _prepare(instance, objective, formulation, rules, cost, warm_start)
-    control = Control(
-        None if time_limit_s is None else began + time_limit_s, workers, seed, stop or threading.Event(),
-        _monotone(progress, problem),
-    )  # fmt: skip
-    try:
-        answer = _impossible(problem) or backend.run(problem, control)
-    except OutOfTime:
-        reason = "time ended while the program was being built"
-        answer = Answer("UNKNOWN", None, None, None, False, reason, "(not started)")
-    return _conclude(problem, answer, bounds, found_by, solver, workers, seed, began)
+    deadline = None if time_limit_s is None else began + time_limit_s
+    names = objective.split(",")
+    if at_most is not None and len(names) > 1:
+        raise InputError("takes one objective", field="at_most", value=objective)
+    stages: list[Result] = []
+    stop = stop or threading.Event()
+    for name in names:
+        problem, bounds, found_by = _prepare(
+            instance,
+            name,
+            formulation,
+            rules,
+            cost,
+            warm_start,
+            (*limits, *_reached(stages)),
+            at_most,
+            None if time_limit_s is None else began + time_limit_s / 2,
+        )
+        control = Control(deadline, workers, seed, _Stop(stop), _monotone(progress, problem))
+        answer = _impossible(problem) or _improve(backend, problem, control)
+        result = conclude(problem, answer, bounds, found_by, solver, workers, seed, began)
+        stages.append(result)
+        warm_start = result.replay
+        if result.status != "OPTIMAL":
+            break
+    last = stages[-1]
+    return last if len(names) == 1 else replace(last, objective=objective, stages=tuple(stages))
+
+
+def prepare(
+    instance: Instance, *, objective: str = "makespan", formulation: str = "flow", rules: Rules = PAPER_RULES,
+    cost: CostModel | None = None, warm_start: Replay | None = None, limits: Limits = (), at_most: Ticks | None = None,
+) -> Problem:  # fmt: skip
+    """The problem as a backend gets it, with the best heuristic schedule and the combinatorial bounds; see `solve`."""
+    return _prepare(instance, objective, formulation, rules, cost, warm_start, tuple(limits), at_most, None)[0]
+
+
+def _prepare(
+    instance: Instance, objective: str, formulation: str, rules: Rules, cost: CostModel | None, given: Replay | None,
+    limits: tuple[tuple[str, Ticks], ...], at_most: Ticks | None, deadline: float | None,
+) -> tuple[Problem, list[Bound], str | None]:  # fmt: skip
+    goal = load_objective(objective)
+    instance.require_feasible()
+    _require_plain(instance, rules)
+    cost = cost or load_cost_model(instance.cost_model)
+    found_by, incumbent = _warm_start(instance, cost, rules, goal, limits, given, deadline)
+    bounds = combinatorial_bounds(instance, cost) if objective == "makespan" else []
+    simple = goal.lower_bound(instance, cost, rules)
+    if not bounds and simple:
+        bounds = [Bound("alone", simple)]
+    value = None if incumbent is None else goal.value(incumbent, cost)
+    lower = max((bound.value_ticks for bound in bounds), default=0)
+    cutoff = value if at_most is None else at_most
+    problem = Problem(instance, cost, rules, objective, formulation, incumbent, value, lower, cutoff, None, limits,
+                      at_most is not None)  # fmt: skip
+    return problem, bounds, found_by
 
 
 def _require_plain(instance: Instance, rules: Rules) -> None:
@@ -94,51 +148,117 @@ def _require_plain(instance: Instance, rules: Rules) -> None:
         raise InputError("abandoning every request would be optimal; solve without it", field="rules", value="abandon")
 
 
-def prepare(
-    instance: Instance, *, objective: str = "makespan", formulation: str = "flow", rules: Rules = PAPER_RULES,
-    cost: CostModel | None = None, warm_start: Replay | None = None,
-) -> Problem:  # fmt: skip
-    """The problem as a backend gets it, with the best heuristic schedule and the combinatorial bounds; see `solve`."""
-    return _prepare(instance, objective, formulation, rules, cost, warm_start)[0]
-
-
-def _prepare(
-    instance: Instance, objective: str, formulation: str, rules: Rules, cost: CostModel | None, given: Replay | None
-) -> tuple[Problem, list[Bound], str | None]:
-    goal = load_objective(objective)
-    instance.require_feasible()
-    _require_plain(instance, rules)
-    cost = cost or load_cost_model(instance.cost_model)
-    found_by, incumbent = _warm_start(instance, cost, rules, goal.value, given)
-    bounds = combinatorial_bounds(instance, cost) if objective == "makespan" else []
-    value = None if incumbent is None else goal.value(incumbent)
-    lower = max((bound.value_ticks for bound in bounds), default=0)
-    return Problem(instance, cost, rules, objective, formulation, incumbent, value, lower), bounds, found_by
+def _reached(stages: Sequence[Result]) -> list[tuple[str, Ticks]]:
+    """What earlier objectives reached, as limits."""
+    return [(stage.objective, stage.objective_ticks) for stage in stages if stage.objective_ticks is not None]
 
 
 def _impossible(problem: Problem) -> Answer | None:
     """Only a prompt that may not be split and exceeds the token budget can rule out the serial schedule."""
-    if problem.incumbent is not None:
-        return None
     budget = problem.instance.token_budget
+    if problem.rules.chunking or all(r.input_tokens <= budget for r in problem.instance.requests):
+        return None
     reason = f"a prompt is longer than the token budget {budget:,} and may not be split"
     return Answer("INFEASIBLE", None, None, None, True, reason, "(not started)")
 
 
+def _improve(backend: Backend, problem: Problem, control: Control) -> Answer:
+    """Ask the backend; where a program only approximates the objective, until there is nothing better."""
+    settled = _settled(problem)
+    if settled is not None:
+        return settled
+    answer = _ask(backend, problem, control)
+    goal = load_objective(problem.objective)
+    if goal.exact or problem.question:
+        return answer
+    bound: Ticks | None = None
+    while True:
+        found = proven_bound(answer, None, slack=Fraction(1, goal.divisor(problem)))
+        if answer.status != "INFEASIBLE" and answer.exact and found is not None:
+            bound = found if bound is None else max(bound, found)
+        before, problem = problem, better(problem, answer)
+        if problem is before and before.below is not None:
+            break
+        if answer.status in ("INFEASIBLE", "UNKNOWN") or problem.incumbent is None or control.stopped:
+            break
+        problem = replace(problem, below=problem.incumbent_value)
+        answer = _ask(backend, problem, control)
+    schedule = None if problem.incumbent is None else problem.incumbent.schedule
+    status: Status = "FEASIBLE" if schedule else "UNKNOWN"
+    status = "INFEASIBLE" if answer.status == "INFEASIBLE" else status
+    return replace(answer, status=status, schedule=schedule, value=problem.incumbent_value, lower_bound=bound)
+
+
+def _settled(problem: Problem) -> Answer | None:
+    """The answer where the incumbent or the combinatorial bounds already give it."""
+    if not problem.question or problem.cutoff is None:
+        return None
+    if problem.incumbent_value is not None and problem.incumbent_value <= problem.cutoff:
+        return Answer("FEASIBLE", None, None, None, True, "a heuristic schedule is good enough", "(not needed)")
+    if problem.lower_bound > problem.cutoff:
+        return Answer("INFEASIBLE", None, None, None, True, "a lower bound rules it out", "(not needed)")
+    return None
+
+
+def _ask(backend: Backend, problem: Problem, control: Control) -> Answer:
+    """Run the backend; a question is answered by the first schedule that is good enough, or by a bound above."""
+    stop, report = control.stop, control.report
+    assert isinstance(stop, _Stop)
+    stop.inner.clear()
+
+    def watch(incumbent: Ticks | None, lower: Ticks | None) -> None:
+        report(incumbent, lower)
+        good = incumbent is not None and problem.cutoff is not None and incumbent <= problem.cutoff
+        if problem.question and good:
+            stop.inner.set()
+
+    try:
+        return backend.run(problem, replace(control, report=watch))
+    except OutOfTime:
+        reason = "time ended while the program was being built"
+        return Answer("UNKNOWN", None, None, None, False, reason, "(not started)")
+
+
+class _Stop(threading.Event):
+    """Set by the caller's event or from inside."""
+
+    def __init__(self, outer: threading.Event) -> None:
+        super().__init__()
+        self.outer, self.inner = outer, threading.Event()
+
+    def is_set(self) -> bool:
+        return self.outer.is_set() or self.inner.is_set()
+
+    def set(self) -> None:
+        self.outer.set()
+
+
 def _warm_start(
-    instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], Ticks], given: Replay | None
+    instance: Instance,
+    cost: CostModel,
+    rules: Rules,
+    goal: Objective,
+    limits: Limits,
+    given: Replay | None,
+    deadline: float | None,
 ) -> tuple[str | None, Replay | None]:
-    found = best_heuristic(instance, cost, rules, value)
+    """The best heuristic schedule within the limits, or the given one if it is no worse."""
+
+    def within(run: Replay) -> bool:
+        return all(load_objective(name).value(run, cost) <= most for name, most in limits)
+
+    def value(run: Replay) -> Ticks:
+        return goal.value(run, cost)
+
+    found = best_heuristic(instance, cost, rules, value, within, deadline)
     if given is not None:
         again = replay(instance, given.schedule, rules=rules, cost=cost)
-        if found is None or value(again) <= value(found[1]):
+        if within(again) and (found is None or value(again) <= value(found[1])):
             return "warm start", again
     return found or (None, None)
 
 
-def _monotone(
-    progress: Callable[[Ticks | None, Ticks | None], None] | None, problem: Problem
-) -> Callable[[Ticks | None, Ticks | None], None]:
+def _monotone(progress: Progress | None, problem: Problem) -> Progress:
     """Pass on improvements only, starting from what is known before the solver runs."""
     best: list[Ticks | None] = [problem.incumbent_value, problem.lower_bound]
     lock = threading.Lock()
@@ -157,66 +277,3 @@ def _monotone(
                 progress(*best)
 
     return report
-
-
-def _conclude(
-    problem: Problem, answer: Answer, bounds: list[Bound], found_by: str | None, solver: str, workers: int, seed: int,
-    began: float,
-) -> Result:  # fmt: skip
-    """Replay the answer, take the better schedule and the best valid bound, and word the status."""
-    goal = load_objective(problem.objective)
-    best, value = problem.incumbent, problem.incumbent_value
-    if answer.schedule is not None:
-        found = replay(problem.instance, answer.schedule, rules=problem.rules, cost=problem.cost)
-        found_value = goal.value(found)
-        _check_claim(answer, found_value)
-        if value is None or found_value < value:
-            best, value, found_by = found, found_value, solver
-    source: str | None = None
-    lower: Ticks | None = None
-    for bound in bounds:
-        if lower is None or bound.value_ticks > lower:
-            lower, source = bound.value_ticks, bound.name
-    proven = _proven_bound(answer, value) if answer.exact else None
-    if proven is not None and (lower is None or proven > lower):
-        lower, source = proven, solver
-    if value is not None and lower is not None and lower > value:
-        raise SolverMismatch(f"lower bound {lower} by {source} exceeds the replayed objective {value}")
-    status: Status = "UNKNOWN" if value is None else "FEASIBLE"
-    if value is not None and lower == value:
-        status = "OPTIMAL"
-    if value is None and answer.status == "INFEASIBLE" and answer.exact:
-        status = "INFEASIBLE"
-    return Result(
-        status, problem.objective, value, lower, source, best, solver, answer.solver_version, problem.formulation,
-        answer.exact, answer.exact_reason, workers, seed, time.monotonic() - began, tuple(bounds), found_by,
-    )  # fmt: skip
-
-
-def _proven_bound(answer: Answer, value: Ticks | None) -> Ticks | None:
-    """The solver's bound, lowered by its tolerance unless it finished within it of the replayed objective.
-
-    INFEASIBLE beside an incumbent means that nothing better exists.
-    """
-    if answer.status == "INFEASIBLE":
-        return value
-    if answer.lower_bound is None:
-        return None
-    slack = _slack(answer, answer.lower_bound)
-    if answer.status == "OPTIMAL" and value is not None and -slack <= value - answer.lower_bound <= slack:
-        return value
-    return answer.lower_bound - slack
-
-
-def _check_claim(answer: Answer, replayed: Ticks) -> None:
-    """The replay may not exceed the claim; a proven optimum must equal it (both up to the solver's tolerance)."""
-    claim = answer.value
-    if claim is None:
-        return
-    slack = _slack(answer, claim)
-    if replayed > claim + slack or (answer.status == "OPTIMAL" and replayed < claim - slack):
-        raise SolverMismatch(f"{answer.solver_version} claims {claim}, its schedule replays to {replayed}")
-
-
-def _slack(answer: Answer, value: Ticks) -> int:
-    return math.ceil(answer.tolerance * float(max(value, -value)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from sim.cost.model import CostModel
@@ -13,31 +15,51 @@ from sim.registry import names
 from sim.replay import Replay, RuleError, Rules, replay
 from sim.schedule import Batch, Schedule
 
-
-def heuristic_names() -> list[str]:
-    """Every scheduler, preemption-free and with every victim rule."""
-    return [f"{base}_{suffix}" for base in names("sim.schedulers") for suffix in ("pf", *names("sim.preemption"))]
+SCHEDULERS = ("vllm", "vllm_hy", "sarathi", "sarathi_cs", "sarathi_nocp", "lookahead", "shortest_remaining", "mc_sf")
+SUFFIXES = ("pf", "nrf", "srf")
 
 
-def heuristic_schedules(instance: Instance, cost: CostModel, rules: Rules) -> Iterator[tuple[str, Replay]]:
-    """(name, replay) of every heuristic schedule that keeps the rules, the serial one last."""
-    for name in heuristic_names():
+def heuristic_schedules(
+    instance: Instance, cost: CostModel, rules: Rules, deadline: float | None = None
+) -> Iterator[tuple[str, Replay]]:
+    """(name, replay) of heuristic schedules that keep the rules, the serial one first.
+
+    Parameters
+    ----------
+    deadline
+        `time.monotonic` time after which no more are made.
+    """
+    serial = serial_schedule(instance, rules)
+    if serial is not None:
+        yield "serial", replay(instance, serial, rules=rules, cost=cost)
+    known = names("sim.schedulers")
+    for name in [f"{base}_{suffix}" for suffix in SUFFIXES for base in SCHEDULERS if base in known]:
+        if deadline is not None and time.monotonic() > deadline:
+            return
         try:
             run = simulate(instance, name, cost=cost)
             if not run.stalled and not run.infeasible:
                 yield name, replay(instance, run.replay.schedule, rules=rules, cost=cost)
         except (RuleError, InputError):  # breaks these rules, or does not take this suffix
             continue
-    serial = serial_schedule(instance, rules)
-    if serial is not None:
-        yield "serial", replay(instance, serial, rules=rules, cost=cost)
 
 
 def best_heuristic(
-    instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], int | Fraction]
-) -> tuple[str, Replay] | None:
-    """The heuristic schedule of least value that keeps the rules; None where there is none."""
-    return min(heuristic_schedules(instance, cost, rules), key=lambda pair: value(pair[1]), default=None)
+    instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], int | Fraction],
+    allowed: Callable[[Replay], bool] = lambda run: True, deadline: float | None = None,
+) -> tuple[str, Replay] | None:  # fmt: skip
+    """The heuristic schedule of least value that keeps the rules and is allowed; None where there is none.
+
+    If none is allowed, smaller token budgets are tried: they make batches shorter.
+    """
+    budget = instance.token_budget
+    while True:
+        smaller = instance.replace(token_budget=budget)
+        made = heuristic_schedules(smaller, cost, rules, deadline)
+        found = [(name, replace(run, instance=instance)) for name, run in made if allowed(run)]
+        if found or budget == 1 or not rules.chunking:
+            return min(found, key=lambda pair: value(pair[1]), default=None)
+        budget = min(budget, max(r.peak_kv_tokens for r in instance.requests)) // 2 or 1
 
 
 def serial_schedule(instance: Instance, rules: Rules) -> Schedule | None:

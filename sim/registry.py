@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from functools import lru_cache
 from types import ModuleType
 
 from sim.errors import InputError
@@ -18,8 +19,14 @@ def names(package: str) -> list[str]:
     >>> "nrf" in names("sim.preemption")
     True
     """
+    return list(_names(package))
+
+
+@lru_cache(maxsize=64)
+def _names(package: str) -> tuple[str, ...]:
     folder = importlib.import_module(package)
-    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
+    found = (module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
+    return tuple(sorted(found))
 
 
 def load(package: str, name: str, *, what: str | None = None) -> ModuleType:

@@ -1,24 +1,36 @@
 """Find the best schedule of an instance, with proof or with an interval.
 
 Prints the objective, the proven lower bound, whose it is, and the gap. Ctrl-C and --time-limit end with the best
-schedule and bound so far.
+schedule and bound so far. With --at-most the question is only whether there is a schedule that good: yes with the
+schedule, no with proof, or unknown with the bound.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from bounds.cli_options import add_common, add_workload, load_workload, require_feasible, write_json
+from bounds.answers import answer_lines, at_most_value, limits_of, rules_of
+from bounds.cli import EXIT_NOT_REACHED
+from bounds.cli_options import add_common, add_workload, load_workload, number, require_feasible, write_json
 from bounds.solving import add_solver, exit_code, solve_with_progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_workload(parser)
-    parser.add_argument("--objective", metavar="NAME", help="default: the instance's, mostly makespan")
-    parser.add_argument("--no-preemption", action="store_true", help="forbid preemption")
-    parser.add_argument("--no-chunking", action="store_true", help="forbid fills split over batches")
-    parser.add_argument("--no-hybrid", action="store_true", help="forbid prefill and decode in one batch")
+    parser.add_argument("--objective", metavar="A[,B]", help="default: the instance's, mostly makespan; several "
+                        "separated by commas are minimised one after the other")  # fmt: skip
+    parser.add_argument("--at-most", metavar="X", help="only ask whether there is a schedule of at most X ms, or "
+                        "FACTOR*SCHEDULER (0.9*vllm: at most 0.9 of what vllm takes)")  # fmt: skip
+    positive = number(0, exclusive=True)
+    group = parser.add_argument_group("limits and rules")
+    group.add_argument("--max-tpot", type=positive, metavar="MS", help="every request's TPOT at most this")
+    group.add_argument("--max-batch-time", type=positive, metavar="MS", help="every batch at most this long")
+    group.add_argument("--no-preemption", action="store_true", help="forbid preemption")
+    group.add_argument("--no-chunking", action="store_true", help="forbid fills split over batches")
+    group.add_argument("--no-hybrid", action="store_true", help="forbid prefill and decode in one batch")
+    group.add_argument("--swap", metavar="MS:MS[:overlap]", help="KVs may be swapped to host memory and back: latency "
+                       "of a transfer and time per KV token, beside the batch if overlap is given")  # fmt: skip
     add_solver(parser)
     add_common(parser)
 
@@ -26,18 +38,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Solve, print, write."""
     from bounds import report
-    from sim.replay import Rules
 
     instance = require_feasible(load_workload(args), args)
-    rules = Rules(preemption=not args.no_preemption, chunking=not args.no_chunking, hybrid=not args.no_hybrid)
+    objective, rules = args.objective or instance.objective, rules_of(args)
+    at_most = at_most_value(args.at_most, instance, objective)
     result, interrupted = solve_with_progress(
-        instance, args, objective=args.objective or instance.objective, rules=rules
+        instance, args, objective=objective, rules=rules, limits=limits_of(args), at_most=at_most
     )
     if args.json != "-":
         out = report.console()
         out.print(report.heading(instance), style="bold", soft_wrap=True)
-        out.print(report.proof_sentence(result), soft_wrap=True)
-        for line in report.bound_lines(result.bounds):
+        for line in answer_lines(result, at_most):
             out.print(line, soft_wrap=True)
     write_json(result.to_dict(), args.json)
+    if at_most is not None and not interrupted:
+        return EXIT_NOT_REACHED if result.status == "UNKNOWN" and args.require_optimal else 0
     return exit_code(result, args, interrupted=interrupted)

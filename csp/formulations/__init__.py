@@ -5,11 +5,12 @@ A file defines ``formulate(problem, control) -> Formulated``; the objective is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from csp.program import Program, Terms
+from csp.program import Program, Terms, plus, times
 from sim.clock import TICKS_PER_MS
 from sim.instance import Request
 from sim.registry import load
@@ -18,6 +19,9 @@ from sim.schedule import Schedule
 
 if TYPE_CHECKING:
     from csp.solvers import Control, Problem
+
+
+TOO_FEW = "a better schedule with more batches than the program has cannot be ruled out"
 
 
 @dataclass(slots=True)
@@ -43,7 +47,14 @@ class Formulated:
     decode
         Turns variable values into a schedule.
     encode
-        Turns a replayed schedule into variable values; None where it cannot be expressed.
+        Turns a replayed schedule into variable values (of the variables there are before the objective adds its own);
+        None where it cannot be expressed.
+    back_to_back
+        Whether batches follow each other without idle time.
+    longest_ticks
+        No batch, with the idle time before it, takes longer.
+    latest_ticks
+        No batch of a schedule worth finding ends later.
     exact, exact_reason
         Whether an optimal schedule is among what the program expresses, and why.
     """
@@ -57,8 +68,26 @@ class Formulated:
     generated: Callable[[int, int, int], Terms]
     decode: Callable[[list[int]], Schedule]
     encode: Callable[[Replay], list[int] | None]
+    back_to_back: bool
+    longest_ticks: int
+    latest_ticks: int
     exact: bool
     exact_reason: str
+    reached: dict[tuple[int, str, int], int] = field(default_factory=dict)
+    """Binaries made by objectives; see `csp.objectives._elapsed`."""
+    _one: int | None = None
+
+    def one(self) -> int:
+        """A variable fixed at 1, for constants."""
+        if self._one is None:
+            self._one = self.program.variable(1, 1, "one")
+        return self._one
+
+    def lengths(self) -> list[Terms]:
+        """Time from the end of the batch before to the end of each batch: its own time and the idle time before."""
+        if self.back_to_back:
+            return self.duration
+        return [plus(end, times(-1, self.end[j - 1] if j else {})) for j, end in enumerate(self.end)]
 
 
 def formulate(problem: Problem, control: Control) -> Formulated:
@@ -69,12 +98,20 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     sim.errors.InputError
         If the formulation or the objective is unknown.
     """
-    from csp.objectives import load_objective
-
     module = load("csp.formulations", problem.formulation, what="formulation")
     formulated = cast(Formulated, module.formulate(problem, control))
-    load_objective(problem.objective).minimise(formulated, problem)
-    formulated.program.float_unit_ticks = _float_unit_ticks(problem)
+    goal, *others = problem.goals
+    program = formulated.program
+    program.objective = goal.expression(formulated, problem)
+    program.objective_divisor = goal.divisor(problem)
+    program.objective_in_ticks = goal.unit == "ms"
+    if problem.cutoff is not None and problem.cutoff != problem.incumbent_value:
+        program.at_most(program.objective, math.floor(problem.cutoff * program.objective_divisor), "cutoff")
+    if problem.below is not None:
+        goal.below(formulated, problem, problem.below)
+    for other, (_, most) in zip(others, problem.limits, strict=True):
+        other.at_most(formulated, problem, most)
+    program.float_unit_ticks = _float_unit_ticks(problem)
     return formulated
 
 

@@ -29,12 +29,14 @@ def decode_bigm(values: Sequence[int], cells: list[list[Cell]]) -> Schedule:
     return Schedule(tuple(made))
 
 
-def encode_bigm(run: Replay, cells: list[list[Cell]], program: Program, line: Timeline) -> list[int] | None:
+def encode_bigm(
+    run: Replay, cells: list[list[Cell]], program: Program, line: Timeline, variables: int
+) -> list[int] | None:
     """Variable values of a replayed schedule; None if it does not fit the horizon."""
     batches = len(cells[0])
     if len(run.records) > batches or any(not record.entries for record in run.records):
         return None
-    values = [0] * len(program.names)
+    values = [0] * variables
     for i, row in enumerate(cells):
         m = k = ready = 0
         done = run.instance.requests[i].output_tokens

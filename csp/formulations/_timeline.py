@@ -30,6 +30,8 @@ class Timeline:
     cost: CostModel
     duration: list[Terms] = field(default_factory=list)
     end: list[Terms] = field(default_factory=list)
+    longest_ticks: int = 0
+    """No batch, with the idle time before it, takes longer."""
     latest_ticks: int = 0
     """No batch of a schedule worth finding ends later."""
     group_times: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -73,19 +75,23 @@ def timeline(
     starting
         Per batch, who begins in it.
     """
-    line = Timeline(problem.cost)
     longest = longest_batch_ticks(problem.instance, problem.cost)
+    line = Timeline(problem.cost, longest_ticks=longest)
     swap = problem.rules.swap
     for j, expressions in enumerate(features):
         compute = _compute(line, program, expressions, j, longest)
         transfer = expressions.get("transfer", {})
         if swap is not None and swap.overlap:
             most = max(longest, sum(a * program.upper[v] for v, a in transfer.items()))
+            line.longest_ticks = max(line.longest_ticks, most)
             both = line.overlapped[j] = program.variable(0, most, f"length_{j}", ticks=True)
             program.at_least(plus({both: 1}, times(-1, compute)), 0, f"computes_{j}")
             program.at_least(plus({both: 1}, times(-1, transfer)), 0, f"transfers_{j}")
             line.duration.append({both: 1})
         else:
+            if transfer:
+                moved = sum(a * program.upper[v] for v, a in transfer.items())
+                line.longest_ticks = max(line.longest_ticks, longest + moved)
             line.duration.append(plus(compute, transfer))
     _ends(line, problem, program, starting)
     return line
@@ -95,9 +101,10 @@ def _ends(line: Timeline, problem: Problem, program: Program, starting: Sequence
     """Back to back offline; else no batch starts before the one before ends or before who begins in it arrives."""
     arrivals = [r.arrival_ns * TICKS_PER_NS for r in problem.instance.requests]
     each = [sum(a * program.upper[v] for v, a in terms.items()) for terms in line.duration]
-    line.latest_ticks = max(arrivals) + sum(each)
-    if problem.objective == "makespan" and problem.incumbent_value is not None:
-        line.latest_ticks = min(line.latest_ticks, int(problem.incumbent_value))
+    line.latest_ticks = max(arrivals) + sum(min(most, line.longest_ticks) for most in each)
+    line.longest_ticks += max(arrivals)
+    ends = [most for name, most in ((problem.objective, problem.cutoff), *problem.limits) if name == "makespan"]
+    line.latest_ticks = min([line.latest_ticks, *(int(most) for most in ends if most is not None)])
     if not any(arrivals):
         for j, terms in enumerate(line.duration):
             line.end.append(plus(line.end[j - 1] if j else {}, terms))

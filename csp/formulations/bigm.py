@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csp.formulations import Formulated
+from csp.formulations import TOO_FEW, Formulated
 from csp.formulations._bigm_schedule import decode_bigm, encode_bigm
 from csp.formulations._timeline import timeline
 from csp.horizon import horizon
@@ -155,7 +155,7 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     instance, rules = problem.instance, problem.rules
     if rules.swap is not None or not instance.offline:
         raise InputError("bigm knows neither swapping nor arrivals; use flow", field="formulation", value="bigm")
-    batches = horizon(problem)
+    batches, enough = horizon(problem)
     grid = Grid(instance, rules, batches, control)
     program = grid.program
     used = [program.binary(f"used_{j}") for j in range(batches)]
@@ -167,12 +167,14 @@ def formulate(problem: Problem, control: Control) -> Formulated:
             program.at_least({used[j - 1]: 1, x: -1}, 0, f"first_come_{j}")
         features.append(_batch_rows(grid, [row[j] for row in grid.cells], j, x))
     line = timeline(problem, program, features, [[] for _ in used])
+    variables = len(program.names)
     return Formulated(
         program=program, horizon=batches, used=used, duration=line.duration, end=line.end,
+        back_to_back=not line.starts, longest_ticks=line.longest_ticks, latest_ticks=line.latest_ticks,
         kinds=[(r, (i,)) for i, r in enumerate(instance.requests)], generated=grid.generated,
         decode=lambda values: decode_bigm(values, grid.cells),
-        encode=lambda run: encode_bigm(run, grid.cells, program, line),
-        exact=True, exact_reason="every partial chunk is allowed",
+        encode=lambda run: encode_bigm(run, grid.cells, program, line, variables),
+        exact=enough, exact_reason="every partial chunk is allowed" if enough else TOO_FEW,
     )  # fmt: skip
 
 

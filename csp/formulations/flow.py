@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from csp.formulations import Formulated
+from csp.formulations import TOO_FEW, Formulated
 from csp.formulations._flow_schedule import decode_flow, encode_flow
 from csp.formulations._states import DONE, POOL, START, Arc, State, distances, request_arcs
 from csp.formulations._timeline import Timeline, timeline
@@ -18,7 +18,7 @@ from csp.program import Program, Terms, plus
 from csp.relaxations import least_batches
 from csp.solvers import Control, Problem
 from sim.cost.model import CostModel
-from sim.instance import Instance, Request
+from sim.instance import Request
 from sim.replay import Replay
 
 MAX_CHUNK_VARIABLES = 60_000
@@ -39,7 +39,7 @@ class Network:
 
     def __init__(self, problem: Problem, control: Control, batches: int) -> None:
         self.instance, self.rules, self.batches = problem.instance, problem.rules, batches
-        self.kinds = _kinds(problem.instance)
+        self.kinds = _kinds(problem)
         self.program = Program(f"flow-{problem.instance.name}", out_of_time=lambda: control.stopped)
         self.placed: dict[tuple[int, int, Arc], int] = {}
         self.by_batch: list[list[tuple[int, Arc, int]]] = [[] for _ in range(batches)]
@@ -100,16 +100,19 @@ class Network:
         return {v: 1 for u, arc, v in self.by_batch[j] if u == t and arc.source == START and arc.target != START}
 
 
-def _kinds(instance: Instance) -> list[tuple[Request, tuple[int, ...]]]:
+def _kinds(problem: Problem) -> list[tuple[Request, tuple[int, ...]]]:
+    """Identical requests in one group, unless an objective needs to know which is which."""
+    if any(goal.by_request for goal in problem.goals):
+        return [(r, (i,)) for i, r in enumerate(problem.instance.requests)]
     groups: dict[Request, list[int]] = defaultdict(list)
-    for i, r in enumerate(instance.requests):
+    for i, r in enumerate(problem.instance.requests):
         groups[Request(r.input_tokens, r.output_tokens, r.arrival_ns, r.priority)].append(i)
     return [(request, tuple(copies)) for request, copies in groups.items()]
 
 
 def formulate(problem: Problem, control: Control) -> Formulated:
     """Build the flow program of a problem."""
-    batches = horizon(problem)
+    batches, enough = horizon(problem)
     network = Network(problem, control, batches)
     program = network.program
     used = [program.binary(f"used_{j}") for j in range(batches)]
@@ -123,21 +126,23 @@ def formulate(problem: Problem, control: Control) -> Formulated:
         [(request, network.starting(t, j), len(copies)) for t, (request, copies) in enumerate(network.kinds)]
         for j in range(batches)
     ])  # fmt: skip
+    variables = len(program.names)
     return Formulated(
-        program=program, horizon=batches, used=used, duration=line.duration, end=line.end, kinds=network.kinds,
-        generated=network.generated,
+        program=program, horizon=batches, used=used, duration=line.duration, end=line.end,
+        back_to_back=not line.starts, longest_ticks=line.longest_ticks, latest_ticks=line.latest_ticks,
+        kinds=network.kinds, generated=network.generated,
         decode=lambda values: decode_flow(values, network.placed, network.kinds, batches),
-        encode=lambda run: _encode(run, network, line),
-        exact=network.exact, exact_reason=network.exact_reason,
+        encode=lambda run: _encode(run, network, line, variables),
+        exact=network.exact and enough, exact_reason=network.exact_reason if enough else TOO_FEW,
     )  # fmt: skip
 
 
-def _encode(run: Replay, network: Network, line: Timeline) -> list[int] | None:
+def _encode(run: Replay, network: Network, line: Timeline, variables: int) -> list[int] | None:
     found = encode_flow(run, network.placed, network.kinds, network.batches)
     if found is None or len(run.records) > network.batches or not all(record.entries for record in run.records):
         return None
     program = network.program
-    values = [found.get(v, 0) for v in range(len(program.names))]
+    values = [found.get(v, 0) for v in range(variables)]
     return line.encode(run, program, values)
 
 
@@ -197,7 +202,7 @@ def whole_fills_suffice(problem: Problem) -> tuple[bool, str]:
         (not instance.offline, "requests arrive over time"),
         (not rules.hybrid, "hybrid batches are forbidden"),
         (rules.swap is not None, "swapping is allowed"),
-        (bool(problem.limits), "single batches or tokens are limited"),
+        (not all(goal.regular for goal in problem.goals), "single batches or the time between tokens are limited"),
         (cost.additive and not _decode_at_most_refill(cost), "a decode step can cost more than a refill"),
     ):
         if hinders:

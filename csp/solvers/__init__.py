@@ -23,6 +23,7 @@ from sim.schedule import Schedule
 
 if TYPE_CHECKING:
     from csp.formulations import Formulated
+    from csp.objectives import Objective
 
 Ticks = int | Fraction
 
@@ -55,8 +56,21 @@ class Problem:
     incumbent: Replay | None = None
     incumbent_value: Ticks | None = None
     lower_bound: Ticks = 0
+    cutoff: Ticks | None = None
+    """Only schedules of at most this value are asked for; None for no such wish. Mostly the incumbent's value."""
+    below: Ticks | None = None
+    """Only schedules of less than this value are asked for; where an objective is not `exact` in a program."""
     limits: tuple[tuple[str, Ticks], ...] = ()
     """Side constraints (objective name, value): every schedule's value of that objective is at most this."""
+    question: bool = False
+    """Whether only a schedule within the cutoff, or the proof that there is none, is asked for."""
+
+    @property
+    def goals(self) -> list[Objective]:
+        """The objective and the objectives that limits speak of."""
+        from csp.objectives import load_objective
+
+        return [load_objective(name) for name in (self.objective, *(name for name, _ in self.limits))]
 
     def build(self, control: Control | None = None) -> Formulated:
         """The integer program of the chosen formulation with the objective set.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from csp.program import Program, Row
@@ -71,6 +72,6 @@ def rounded(program: Program, values: Sequence[float]) -> list[int]:
     return [round(value * column_scale(program, v)) for v, value in enumerate(values)]
 
 
-def unscaled(program: Program, value: float) -> int | None:
-    """A solver's objective or bound in the program's own unit; None where it is not finite."""
-    return round(value * objective_scale(program)) if math.isfinite(value) else None
+def unscaled(program: Program, value: float) -> int | Fraction | None:
+    """What a solver's objective or bound is worth; None where it is not finite."""
+    return program.worth(round(value * objective_scale(program))) if math.isfinite(value) else None

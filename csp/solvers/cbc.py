@@ -17,7 +17,7 @@ from csp.export import mps_text
 from csp.formulations import Formulated
 from csp.program import Program
 from csp.result import Status
-from csp.solvers import Answer, Control, Problem
+from csp.solvers import Answer, Control, Problem, Ticks
 from csp.solvers._floating import TOLERANCE, rounded, unscaled
 from csp.solvers._threads import run_watched
 from sim.errors import InputError
@@ -35,7 +35,7 @@ def run(problem: Problem, control: Control) -> Answer:
     hint = None if problem.incumbent is None else formulated.encode(problem.incumbent)
     solver = _command(control, warm=hint is not None)
     if hint is not None:
-        for name, value in zip(formulated.program.names, hint, strict=True):
+        for name, value in zip(formulated.program.names, hint, strict=False):
             if name in columns:
                 columns[name].setInitialValue(value, check=False)
     run_watched(lambda: lp.solve(solver), solver.halt, control)
@@ -114,7 +114,7 @@ def _answer(formulated: Formulated, lp: Any, columns: dict[str, Any], log: str, 
     status: Status = "UNKNOWN"
     if lp.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         values = rounded(program, [_value(columns.get(name)) for name in program.names])
-        schedule, value = formulated.decode(values), program.objective_value(values)
+        schedule, value = formulated.decode(values), program.worth(program.objective_value(values))
         status = "OPTIMAL" if proven else "FEASIBLE"
         bound = value if proven else _logged_bound(program, log)
     elif lp.sol_status == pulp.LpSolutionInfeasible:
@@ -127,7 +127,7 @@ def _value(column: Any) -> float:
     return 0.0 if column is None or column.varValue is None else float(column.varValue)
 
 
-def _logged_bound(program: Program, log: str) -> int | None:
+def _logged_bound(program: Program, log: str) -> Ticks | None:
     """The bound CBC prints after a limit; its solution file has none."""
     found = re.findall(r"^Lower bound:\s+(\S+)", log, re.MULTILINE)
     return unscaled(program, float(found[-1])) if found else None

@@ -38,9 +38,9 @@ def run(problem: Problem, control: Control) -> Answer:
 
     class Watch(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            control.report(round(self.objective_value) * scale, None)
+            control.report(program.worth(round(self.objective_value) * scale), None)
 
-    solver.best_bound_callback = lambda bound: control.report(None, safe_bound(bound) * scale)
+    solver.best_bound_callback = lambda bound: control.report(None, program.worth(safe_bound(bound) * scale))
     code = run_watched(lambda: solver.solve(model, Watch()), solver.stop_search, control)
     status = {cp_model.OPTIMAL: "OPTIMAL", cp_model.FEASIBLE: "FEASIBLE", cp_model.INFEASIBLE: "INFEASIBLE"}
     return _answer(formulated, solver, status.get(code, "UNKNOWN"), scale, variables, f"cp-sat {version('ortools')}")
@@ -54,12 +54,12 @@ def _answer(
     status: Status = word  # type: ignore[assignment]
     if word in ("OPTIMAL", "FEASIBLE"):
         values = [solver.value(v) for v in variables]
-        value = program.objective_value(values)
+        value = program.worth(program.objective_value(values))
         schedule = formulated.decode(values)
     if word == "OPTIMAL" and scale == 1:
         bound = value
     elif word != "INFEASIBLE" and math.isfinite(solver.best_objective_bound):
-        bound = safe_bound(solver.best_objective_bound) * scale
+        bound = program.worth(safe_bound(solver.best_objective_bound) * scale)
         status = "FEASIBLE" if word == "OPTIMAL" else status
     return Answer(status, schedule, value, bound, formulated.exact, formulated.exact_reason, solver_version)
 

@@ -64,7 +64,7 @@ def _refuse_foreign_library() -> None:
 
 
 def _hint(program: Program, variables: list[Any], values: list[int]) -> dict[Any, float]:
-    return {x: values[v] / column_scale(program, v) for v, x in enumerate(variables)}
+    return {variables[v]: value / column_scale(program, v) for v, value in enumerate(values)}
 
 
 def _report(program: Program, lines: list[str], control: Control) -> None:

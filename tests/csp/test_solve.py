@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bounds.cli import main
-from csp.solve import SolverMismatch, _check_claim, solve
+from csp.conclude import SolverMismatch, check_claim
+from csp.solve import solve
 from csp.solvers import Answer, load_backend
 from sim.errors import InputError
 from sim.instance import Instance, Request, load_instance
@@ -76,10 +77,10 @@ def test_unknown_names_are_input_errors() -> None:
 def test_a_false_claim_is_refused() -> None:
     claim = Answer("OPTIMAL", None, 100, 100, True, "", "x")
     with pytest.raises(SolverMismatch):
-        _check_claim(claim, 101)
+        check_claim(claim, 101)
     with pytest.raises(SolverMismatch):
-        _check_claim(claim, 99)
-    _check_claim(claim, 100)
+        check_claim(claim, 99)
+    check_claim(claim, 100)
 
 
 def test_a_false_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from fractions import Fraction
 
 from rich.console import Console
@@ -104,7 +105,7 @@ def distance_table(comparison: Comparison) -> Table:
 
 
 def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
-    """One line per lower bound with the numbers that make it; numbers that all share stand in a last line."""
+    """One line per lower bound with the numbers that make it; numbers that all share stand at the end."""
     width = max((len(bound.name) for bound in bounds), default=0)
     inputs = [_plain(bound) for bound in bounds]
     shared = {k: v for k, v in inputs[0].items() if all(other.get(k) == v for other in inputs)} if inputs else {}
@@ -113,7 +114,9 @@ def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
         own = _words({k: v for k, v in numbers.items() if k not in shared})
         lines.append(f"  {bound.name:<{width}}  {bound.value_ms:>14,.6f} ms   {own}".rstrip())
     if shared:
-        lines.append(f"  {'from':<{width}}  {_words(shared)}")
+        first = f"  {'from':<{width}}  "
+        lines += textwrap.wrap(_words(shared), 120, initial_indent=first, subsequent_indent=" " * len(first),
+                               break_long_words=False, break_on_hyphens=False)  # fmt: skip
     return lines
 
 

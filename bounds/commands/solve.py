@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
         out = report.console()
         out.print(report.heading(instance), style="bold", soft_wrap=True)
         out.print(report.proof_sentence(result), soft_wrap=True)
+        if result.bounds:
+            out.print("lower bounds, for every schedule:")
         for line in report.bound_lines(result.bounds):
             out.print(line, soft_wrap=True)
     write_json(result.to_dict(), args.json)

@@ -70,9 +70,13 @@ def answer_lines(result: Result, at_most: Fraction | None) -> list[str]:
     """What the result says."""
     who = f"{result.solver} {result.solver_version}, {result.formulation}, {result.runtime_s:.1f} s"
     if at_most is not None:
-        return [_question_sentence(result, at_most, who), *bound_lines(result.bounds)]
+        return [_question_sentence(result, at_most, who), *_bounds(result)]
     lines = [_sentence(stage, who) for stage in result.stages or (result,)]
-    return [*lines, *bound_lines(result.bounds)] if result.unit == "ms" else lines
+    return [*lines, *_bounds(result)] if result.unit == "ms" else lines
+
+
+def _bounds(result: Result) -> list[str]:
+    return ["lower bounds, for every schedule:", *bound_lines(result.bounds)] if result.bounds else []
 
 
 def amount(value: Fraction | int | None, unit: str) -> str:

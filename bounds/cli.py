@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
-from bounds.cli_options import require_writable
+from bounds.cli_options import require_folder, require_writable
 from sim.errors import InputError
 from sim.registry import names
 
@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 stream.reconfigure(errors="backslashreplace")
         args = build_parser(first if first in known else None).parse_args(words)
         require_writable(getattr(args, "json", None))
+        require_folder(getattr(args, "plots", None))
         return int(args.run(args))
     except InputError as error:
         print(f"servebound: {error}", file=sys.stderr)

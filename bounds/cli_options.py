@@ -150,6 +150,30 @@ def require_writable(target: str | Path | None) -> None:
     raise InputError(f"cannot be written: {rule}", source=str(path))
 
 
+def require_folder(target: str | Path | None) -> None:
+    """Refuse a folder for figures that cannot be made or written into, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If it is a file, or it or the nearest folder above it is closed.
+    """
+    if target is None:
+        return
+    path = Path(target)
+    try:
+        nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        if not nearest.is_dir():
+            rule = f"{str(nearest)!r} is not a folder"
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            rule = f"permission denied for {str(nearest)!r}"
+        else:
+            return
+    except OSError as error:
+        rule = str(error.strerror)
+    raise InputError(f"cannot be written: {rule}", source=str(path))
+
+
 def require_cost_model(instance: Instance, source: str | None) -> Instance:
     """The instance, once its cost model is known to be there.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from fractions import Fraction
 
 from rich.console import Console
@@ -104,16 +106,22 @@ def distance_table(comparison: Comparison) -> Table:
 
 
 def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
-    """One line per lower bound with the numbers that make it; numbers that all share stand in a last line."""
+    """One line per lower bound with the numbers that make it; numbers that all share stand at the end."""
     width = max((len(bound.name) for bound in bounds), default=0)
     inputs = [_plain(bound) for bound in bounds]
-    shared = {k: v for k, v in inputs[0].items() if all(other.get(k) == v for other in inputs)} if inputs else {}
+    holders = Counter(k for numbers in inputs for k in numbers)
+    shared = {k: v for numbers in inputs for k, v in numbers.items()
+              if holders[k] > 1 and all(other.get(k, v) == v for other in inputs)}  # fmt: skip
     lines = []
     for bound, numbers in sorted(zip(bounds, inputs, strict=True), key=lambda pair: -pair[0].value_ms):
         own = _words({k: v for k, v in numbers.items() if k not in shared})
         lines.append(f"  {bound.name:<{width}}  {bound.value_ms:>14,.6f} ms   {own}".rstrip())
     if shared:
-        lines.append(f"  {'from':<{width}}  {_words(shared)}")
+        first = f"  {'from':<{width}}  "
+        # No-break spaces keep a name and its number on one line.
+        text = ", ".join(_words({k: v}).replace(" ", "\u00a0") for k, v in shared.items())
+        wrapped = textwrap.wrap(text, 120, initial_indent=first, subsequent_indent=" " * len(first))
+        lines += [line.replace("\u00a0", " ") for line in wrapped]
     return lines
 
 

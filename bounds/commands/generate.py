@@ -18,7 +18,10 @@ _SUFFIXES = (".yaml", ".yml", ".json", ".csv")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    lengths = "const:N, uniform:A:B, normal:MEAN:DEV, lognormal:MEAN:DEV, gamma:MEAN:DEV, exponential:MEAN, pareto:A:K"
+    lengths = (
+        "const:N, uniform:A:B, normal:MEAN:DEV, lognormal:MEAN:DEV, gamma:MEAN:DEV, exponential:MEAN, "
+        "pareto:LEAST:SHAPE"
+    )
     parser.add_argument("--requests", type=integer(1), required=True, metavar="N", help="how many")
     parser.add_argument("--input-tokens", required=True, metavar="DIST", help=lengths)
     parser.add_argument("--output-tokens", required=True, metavar="DIST", help="the same choice")

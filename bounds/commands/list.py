@@ -1,4 +1,4 @@
-"""List what is there: schedulers, victims, admission, queues, objectives, solvers, bounds, cost-models, instances."""
+"""List what is there: schedulers, victims, objectives, solvers, bounds, cost-models, instances, traces, ..."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import importlib.util
 from sim.cost import cost_model_names
 from sim.instance import shipped_instances
 from sim.registry import names
+from sim.traces import shipped_traces
 
 PACKAGES = {
     "schedulers": "sim.schedulers",
@@ -22,7 +23,7 @@ PACKAGES = {
     "interrupt-policies": "sim.interrupts.policies",
     "interrupt-workloads": "sim.interrupts.workloads",
 }
-OTHERS = {"cost-models": cost_model_names, "instances": shipped_instances}
+OTHERS = {"cost-models": cost_model_names, "instances": shipped_instances, "traces": shipped_traces}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bounds.cli import EXIT_DONE, EXIT_INTERRUPTED
 from bounds.cli_options import (
     add_common,
     add_workload,
@@ -55,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate, print the tables, write what was asked for."""
+    """Simulate, print the tables, write what was asked for; Ctrl-C leaves the runs that were finished."""
     names = [name for name in args.schedulers.split(",") if name]
     if not names:
         raise InputError("name at least one scheduler", field="--schedulers", value=args.schedulers)
@@ -70,7 +71,18 @@ def run(args: argparse.Namespace) -> int:
     slo = None
     if args.slo_ttft_ms is not None or args.slo_tpot_ms is not None:
         slo = Slo(args.slo_ttft_ms, args.slo_tpot_ms)
-    outcomes = [_outcome(instance, name, scenario, slo, args) for scenario in scenarios for name in names]
+    outcomes: list[Outcome] = []
+    interrupted = False
+    try:
+        for scenario in scenarios:
+            for name in names:
+                outcomes.append(_outcome(instance, name, scenario, slo, args))
+    except KeyboardInterrupt:
+        if not outcomes:
+            raise
+        interrupted = True
+        total = len(scenarios) * len(names)
+        print(f"\nservebound: interrupted; {len(outcomes)} of {total} runs are finished and follow", file=sys.stderr)
     if args.json != "-":
         print(report(outcomes))
         for outcome in outcomes:
@@ -78,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
                 print(text)
     _write_files(outcomes, args)
     write_json(_to_dict(instance, outcomes), args.json)
-    return 0
+    return EXIT_INTERRUPTED if interrupted else EXIT_DONE
 
 
 def _scenarios(args: argparse.Namespace) -> list[WhatIf | None]:

@@ -74,3 +74,15 @@ def test_infeasible_requests_are_named_or_dropped(tmp_path: Path, capsys: pytest
     assert "left out 1 of 2 requests" in capsys.readouterr().err
     assert data["schedule"]["requests"] == ["1"]  # type: ignore[index]
     assert main(["compare", str(text), "--drop-infeasible", "--schedulers", "vllm", "--require-optimal"]) == 0
+
+
+def test_lines_of_bounds_fit_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "paper-7.2-i0001", "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "lower bounds, for every schedule:" in lines
+    assert max(map(len, lines)) <= 120 and any("least_tokens = " in line for line in lines)
+
+
+def test_list_names_the_shipped_traces(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "traces"]) == 0
+    assert "azure-conv-200" in capsys.readouterr().out.splitlines()

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from bounds.cli import main
+from sim.engine import Simulation, simulate
+from sim.instance import Instance
 
 
 def test_table_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -107,3 +110,34 @@ def test_classes_are_shown_when_there_are_several(capsys: pytest.CaptureFixture[
 def test_bad_options_are_one_line(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "paper-7.2-i0032", *options]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_ctrl_c_keeps_the_runs_that_were_finished(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(instance: Instance, name: str, **options: Any) -> Simulation:
+        if name == "sarathi":
+            raise KeyboardInterrupt
+        return simulate(instance, name, **options)
+
+    monkeypatch.setattr("bounds.commands.simulate.simulate", interrupted)
+    target = tmp_path / "run.json"
+    words = ["simulate", "paper-7.2-i0032", "--json", str(target), "--schedulers"]
+    assert main([*words, "vllm,sarathi,vllm_pf"]) == 130
+    printed = capsys.readouterr()
+    assert "60.181" in printed.out and "1 of 3 runs" in printed.err
+    assert [s["name"] for s in json.loads(target.read_text())["schedulers"]] == ["vllm"]
+    target.unlink()
+    assert main([*words, "sarathi,vllm"]) == 130
+    assert capsys.readouterr().out == "" and not target.exists()
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_a_figure_folder_that_cannot_be_made_is_refused_first(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert main([command, "paper-7.2-i0001", "--plots", str(folder)]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == "" and printed.err.count("\n") == 1 and "cannot be written" in printed.err

@@ -40,7 +40,8 @@ class UrgentOptimum:
     max_ttft_ticks
         Least possible maximum TTFT of the class.
     overhead_ticks
-        Least overhead of schedules that attain it.
+        Least overhead of schedules that attain it; None where a refill may cost less than the decode step it replaces:
+        overhead may then shrink along a schedule, and settling labels in its order proves nothing.
     replay
         One of those.
     labels
@@ -48,7 +49,7 @@ class UrgentOptimum:
     """
 
     max_ttft_ticks: int
-    overhead_ticks: int
+    overhead_ticks: int | None
     replay: Replay
     labels: int
 
@@ -106,7 +107,7 @@ def least_urgent_ttft(
         raise InputError("no request of this class", field="priority", value=priority)
     search = _Search(instance, cost or load_cost_model(instance.cost_model), rules, priority, makespan_limit_ticks)
     spent, found = 0, None
-    for by_overhead in (False, True):
+    for by_overhead in (False, True) if search.lazy else (False,):
         found, labels = search.settle(by_overhead, most_labels - spent)
         spent += labels
         if found is None:
@@ -121,7 +122,7 @@ def least_urgent_ttft(
     checked = replay(instance, Schedule(tuple(reversed(batches))), rules=rules, cost=search.cost)
     if checked.makespan_ticks != found.now:
         raise RuntimeError(f"the replay ends at {checked.makespan_ticks}, the search at {found.now}")
-    return UrgentOptimum(found.worst, found.overhead, checked, spent)
+    return UrgentOptimum(found.worst, found.overhead if search.lazy else None, checked, spent)
 
 
 class _Search:

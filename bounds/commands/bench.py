@@ -103,7 +103,9 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
     elif not sys.stderr.isatty():
         yield (
             lambda done, total, word: (
-                print(f"{done}/{total} cases", file=sys.stderr, flush=True) if done % max(total // 10, 1) == 0 else None
+                print(f"{done}/{total} cases", file=sys.stderr, flush=True)
+                if not word or done % max(total // 10, 1) == 0
+                else None
             )
         )
     else:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_SEEDS = 200
-MOST_LABELS = 60_000
+MOST_LABELS = {True: 60_000, False: 500}
+"""By whether the cost is additive. Where it is not, no eviction can be left out, each label takes much longer, and the
+overhead is left open."""
 
 
 def contested_seeds(workload: str, count: int, cost_model: str = constants.COST_MODEL) -> list[int]:
@@ -83,7 +85,8 @@ def _columns(name: str, found: UrgentOptimum | None) -> dict[str, float | None]:
 
 def _optimum(drawn: Drawn, limit_ticks: int | None) -> UrgentOptimum | None:
     rules = replace(server_rules(constants.swap_link()), allow_empty=False, chunking=False, abandon=False)
-    return least_urgent_ttft(drawn.instance, rules=rules, makespan_limit_ticks=limit_ticks, most_labels=MOST_LABELS)
+    most_labels = MOST_LABELS[load_cost_model(drawn.instance.cost_model).additive]
+    return least_urgent_ttft(drawn.instance, rules=rules, makespan_limit_ticks=limit_ticks, most_labels=most_labels)
 
 
 def _ms(ticks: int | None) -> float | None:

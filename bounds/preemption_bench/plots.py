@@ -223,6 +223,7 @@ def plot_advice(advice: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.annotate(verdict, (x, y), xytext=(0, 7), textcoords="offset points", fontsize=8, ha="center")
     ax.axvline(0, color="#000000", linewidth=0.8)
     ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(-400, 400)
     labels = [f"{r.recommendation}\n({r.preferred} over {r.over}, {r.figure})" for r in advice.itertuples()]
     ax.set_yticks(range(len(advice)), labels, fontsize=8)
     ax.set_ylim(len(advice) - 0.5, -0.6)
@@ -278,6 +279,7 @@ def plot_optimum(optimum: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                     linestyle="", label=label if y == 0 else None)  # fmt: skip
     ax.axvline(1, color="#000000", linewidth=0.8)
     ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel("maximum urgent TTFT over the proven optimum (log scale; diamonds: means)")
     ax.set_yticks(range(len(policies)), policies)
     ax.invert_yaxis()

@@ -146,6 +146,16 @@ def test_whoever_knows_the_future_idles_for_free() -> None:
     assert (found.max_ttft_ticks, found.overhead_ticks) == (max_ttft_floor_ticks(instance, COST), 0)
 
 
+def test_overhead_is_left_open_where_refills_may_be_cheaper_than_decoding() -> None:
+    """Prompts of two tokens: a refill saves the decode flag. The least TTFT still equals the exhaustive search's."""
+    requests = (Request(2, 2, 0, 1), Request(3, 1, 10**6, 0))
+    instance = Instance(requests, 4, 512, 2, cost_model=COST.name)
+    found = least_urgent_ttft(instance, rules=RULES)
+    expected = best_by_exhaustion(instance, RULES, 4)
+    assert found is not None and expected is not None
+    assert (found.max_ttft_ticks, found.overhead_ticks) == (expected[0], None)
+
+
 def test_no_schedule_in_time_gives_none() -> None:
     instance = Instance((Request(20, 5, 0, 1), Request(12, 2, 10**6, 0)), 100, 512, 1, cost_model=COST.name)
     assert least_urgent_ttft(instance, rules=RULES, makespan_limit_ticks=10**11) is None

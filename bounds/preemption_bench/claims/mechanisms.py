@@ -69,7 +69,7 @@ def _large_state(evidence: Evidence) -> Claim:
             f"{smallest.refill_ms:.3g} ms; at {largest.kv_tokens}: {largest.checkpoint_round_trip_ms:.3g}, "
             f"{largest.refill_ms:.3g} ms")  # fmt: skip
     why = ("both grow with the KVs held, the refill faster; recompute wins where the victim seldom resumes "
-           f"(below {largest.breakeven_resume_probability:.2f}-{table.breakeven_resume_probability.max():.2f})"
+           f"(below {table.breakeven_resume_probability.min():.2f}-{table.breakeven_resume_probability.max():.2f})"
            if table.breakeven_resume_probability.notna().all() else "both grow with the KVs held")  # fmt: skip
     others = [str(name) for name, rows in evidence.breakeven.groupby("cost_model", sort=False)
               if (rows["winner"] == "recompute").any() and name != evidence.cost_model]  # fmt: skip

@@ -17,7 +17,7 @@ from sim.errors import InputError
 from sim.instance import Instance
 from sim.registry import load, names
 
-QUICK = ("critical_path", "tokens", "memory_area", "sequences", "packing", "aggregate", "arrivals")
+QUICK = ("critical_path", "tokens", "memory_area", "sequences", "packing", "aggregate")
 """Bounds that take milliseconds."""
 
 counted = lru_cache(maxsize=4)(count)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
-from bounds.cli_options import require_folder, require_writable
 from sim.errors import InputError
 from sim.registry import names
 
@@ -67,7 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
+        stray = next((word for word in words if word.startswith("--") and word.endswith("=--")), None)
+        if stray is not None:  # argparse would take it for an empty list
+            raise InputError("needs a value", field=stray[:-3], value="--")
         args = build_parser(first if first in known else None).parse_args(words)
+        from bounds.cli_options import require_folder, require_writable
+
         require_writable(getattr(args, "json", None))
         require_folder(getattr(args, "plots", None))
         return int(args.run(args))

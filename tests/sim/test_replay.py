@@ -66,6 +66,7 @@ BROKEN = [
     ("swap-host", 1, A, TWO, (FILL_A, Batch(((A, 1),), swap_in=(A,))), SWAP),
     ("swap-host", 2, A, TWO, (FILL_A, Batch(((B, 2),), swap_out=(A,)), Batch(((A, 1),))), SWAP),
     ("swap-host", 2, A, TWO, (FILL_A, Batch(((B, 2),), swap_out=(A,)), Batch(((B, 1),), swap_in=(A, A))), SWAP),
+    ("swap-host", 1, A, TWO, (FILL_A, Batch(((B, 2),), swap_out=(A,), swap_in=(A,))), SWAP),
     ("one-action", 1, A, TWO, (FILL_A, Batch(((A, 1),), swap_out=(A,))), SWAP),
     ("one-action", 1, A, TWO, (FILL_A, Batch(((B, 2),), (A,), swap_out=(A,))), SWAP),
     ("no-abandon", 1, A, TWO, (FILL_A, Batch(((B, 2),), abandon=(A,))), Rules()),
@@ -270,6 +271,13 @@ def test_abandoned_requests_leave_and_count_apart() -> None:
     assert left.completed_ticks[B] == left.makespan_ticks
     assert left.records[1].kv_tokens == 3
     assert left.e2e_ticks()[A] is None and left.tpot_ticks()[A] is None
+
+
+def test_work_lost_before_the_first_token_counts_as_refilled() -> None:
+    """Two of A's tokens are filled, dropped and filled again; then it is left unfinished."""
+    batches = (Batch(((A, 2),)), Batch(((B, 2),), (A,)), Batch(((A, 1), (B, 1))), Batch(((A, 1),)))
+    assert run(*batches, complete=False).refilled_tokens == (2, 0)
+    assert run(*batches, Batch(((A, 1),)), Batch(((A, 1),))).refilled_tokens == (2, 0)
 
 
 class TestFiles:

@@ -303,6 +303,7 @@ USAGE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown victim rule": (("simulate", "paper-7.2-i0001", "--schedulers", "vllm_srff"), ("vllm_srff",)),
     "no scheduler": (("simulate", "paper-7.2-i0001", "--schedulers", ","), ("--schedulers", "at least one")),
     "unknown cost model": (("simulate", "paper-7.2-i0001", "--cost-model", "linear/x"), ("linear/x",)),
+    "two dashes": (("simulate", "paper-7.2-i0001", "--seed=--"), ("--seed", "needs a value")),
     "unknown list": (("list", "solver"), ("solver", "invalid choice")),
     "check without instance": (("check", "s.json"), ("INSTANCE",)),
     "check no such file": (("check", "s.json", "paper-7.2-i0001"), ("s.json", "cannot be read")),

@@ -1,4 +1,4 @@
-"""Random odd instances through the command line: whatever it claims is held against the independent search and `check`."""
+"""Odd random instances through the command line: its claims are held against the independent search and `check`."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import argparse
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-from bounds.report import bound_lines, percent, proof_sentence
+from bounds.report import bound_lines, percent, proof_sentence, solver_words
 from csp.objectives import load_objective
 from csp.result import Result
 from sim.clock import TICKS_PER_MS, ms_from_ticks
@@ -68,7 +68,7 @@ def at_most_value(text: str | None, instance: Instance, objective: str) -> Fract
 
 def answer_lines(result: Result, at_most: Fraction | None) -> list[str]:
     """What the result says."""
-    who = f"{result.solver} {result.solver_version}, {result.formulation}, {result.runtime_s:.1f} s"
+    who = f"{solver_words(result)}, {result.runtime_s:.1f} s"
     if at_most is not None:
         return [_question_sentence(result, at_most, who), *_bounds(result)]
     lines = [_sentence(stage, who) for stage in result.stages or (result,)]

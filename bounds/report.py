@@ -57,9 +57,14 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
+def solver_words(result: Result) -> str:
+    """The solver with its version, and the formulation where it solved one."""
+    return result.solver_version if result.solver == "search" else f"{result.solver_version}, {result.formulation}"
+
+
 def proof_sentence(result: Result) -> str:
     """What the result proves, by whom, and how long it took."""
-    who = f"{result.solver} {result.solver_version}, {result.formulation}, {result.runtime_s:.1f} s, seed {result.seed}"
+    who = f"{solver_words(result)}, {result.runtime_s:.1f} s, seed {result.seed}"
     if result.status == "OPTIMAL" and result.objective_ticks is not None:
         return f"OPTIMAL: no schedule is faster than {ms_from_ticks(result.objective_ticks):.6f} ms ({who})"
     if result.status == "INFEASIBLE":

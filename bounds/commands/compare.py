@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("name at least one scheduler", field="--schedulers", value=args.schedulers)
     cost = load_cost_model(instance.cost_model)
     simulations = [simulate(instance, name) for name in names]
-    bounds = tuple(all_bounds(instance, cost))
+    bounds = tuple(all_bounds(instance, cost, time_limit_s=_bound_seconds(args)))
     finished = [s.replay for s in simulations if not s.stalled]
     warm_start = min(finished, key=lambda r: r.makespan_ticks, default=None)
     result, interrupted = solve_with_progress(instance, args, warm_start=warm_start, cost=cost)
@@ -61,6 +61,11 @@ def run(args: argparse.Namespace) -> int:
             print(f"figures: {len(paths)} in {args.plots}: " + ", ".join(path.name for path in paths))
     write_json(comparison.to_dict(), args.json)
     return exit_code(result, args, interrupted=interrupted)
+
+
+def _bound_seconds(args: argparse.Namespace) -> float:
+    """Seconds for each lower bound: a part of the limit, and ten at most."""
+    return min(10.0, 10.0 if args.time_limit is None else args.time_limit / 4)
 
 
 def _draw(comparison: Comparison, folder: Path) -> list[Path]:

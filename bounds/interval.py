@@ -51,6 +51,11 @@ class Search:
         return max(self.bounds, key=lambda bound: bound.value_ticks, default=None)
 
     @property
+    def remaining_s(self) -> float | None:
+        """Seconds left, at least a hundredth; None for no limit."""
+        return None if self.deadline is None else max(0.01, self.deadline - time.monotonic())
+
+    @property
     def done(self) -> bool:
         """Whether to stop: asked to, out of time, or the gap is reached."""
         if self.stop.is_set() or (self.deadline is not None and time.monotonic() >= self.deadline):
@@ -117,11 +122,11 @@ def find_interval(
     simulations = _simulate(search, schedulers)
     if not search.done:
         _improve(search)
-    for bound in iter_bounds(instance, search.cost, objective=objective,
-                             only=[name for name in bound_names(objective) if name not in QUICK]):  # fmt: skip
-        search.add_bound(bound)
-        if search.done:
-            break
+    for name in bound_names(objective):
+        if name not in QUICK and not search.done:
+            for bound in iter_bounds(instance, search.cost, objective=objective, only=[name],
+                                     time_limit_s=search.remaining_s):  # fmt: skip
+                search.add_bound(bound)
     result = _result(search, seed, time.monotonic() - began)
     return Comparison(instance, result, rows(simulations, result))
 

@@ -309,8 +309,9 @@ class _Pricing:
 
 
 def solve_levels(
-    levels: Levels, *, time_limit_s: float = 60.0, tolerance: float = 1e-6, smoothing: float = 0.8
-) -> tuple[Floats, bool]:
+    levels: Levels, *, time_limit_s: float = 60.0, tolerance: float = 1e-6, smoothing: float = 0.8,
+    began: float | None = None,
+) -> tuple[Floats, bool]:  # fmt: skip
     """Generate columns until the bound is within ``tolerance`` of the program's value or time is over.
 
     Prices at a point between the best duals so far and the program's (Wentges smoothing), which needs far fewer rounds.
@@ -319,7 +320,7 @@ def solve_levels(
     -------
     The best duals found (any duals prove a bound, see `csp.relaxations.certificate`) and whether it converged.
     """
-    began = time.monotonic()
+    began = time.monotonic() if began is None else began
     least = levels.charge.least / TICKS_PER_MS
     levels.seed()
     centre = levels.area_duals()

@@ -40,7 +40,7 @@ def test_numbers_hang_together(loaded: Instance) -> None:
 
 def test_scheduler_that_stalls_claims_nothing() -> None:
     """The paper's vLLM never starts a prompt longer than C, so its makespan says nothing about savings."""
-    d = diagnose(Instance((Request(30, 4), Request(5, 4)), 100, 16), "vllm", time_limit_s=2)
+    d = diagnose(Instance((Request(5, 4), Request(30, 4)), 100, 16), "vllm", time_limit_s=2)
     assert d.stalled == 1
     assert d.most_to_save is None
     assert "Unknown" in page(d)

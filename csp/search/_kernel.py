@@ -12,6 +12,7 @@ from csp.search._store import (
     BEST,
     EXPANDED,
     GENERATED,
+    HALT,
     N_OPEN,
     N_STATES,
     UPPER,
@@ -54,7 +55,7 @@ from csp.search.space import (
     Tables,
 )
 
-EXHAUSTED, PAUSED, FULL = 0, 1, 2
+EXHAUSTED, PAUSED, FULL, STUCK = 0, 1, 2, 3
 
 
 class Partial(NamedTuple):
@@ -177,7 +178,7 @@ def arrange(codes: Codes, action: Ints, outputs: Ints, kind: Ints, child: Codes,
 
 @compiled
 def expand(tables: Tables, store: Store, partial: Partial, state: int, bound: int, most: int) -> int:
-    """Try every batch from a state; EXHAUSTED when done, FULL or PAUSED (out of room, or ``most`` tried) when not."""
+    """Try every batch from a state; EXHAUSTED when done, FULL or STUCK (out of room, or ``most`` tried) when not."""
     outputs, kind, step, mark, limits = tables.outputs, tables.kind, tables.step, tables.mark, tables.limits
     after, capacities, pieces, group_start = tables.state, tables.capacities, tables.pieces, tables.group_start
     action, sums, totals = partial.action, partial.sums, partial.totals
@@ -213,9 +214,9 @@ def expand(tables: Tables, store: Store, partial: Partial, state: int, bound: in
             i += 1
             continue
         looked += 1
-        if looked > most:
+        if looked > most or counters[HALT]:
             counters[GENERATED] += looked
-            return PAUSED
+            return STUCK
         if needless(codes, action, sums, step, mark, limits):
             continue
         reached = so_far + batch_ticks(sums, n, pieces, group_start)
@@ -251,20 +252,22 @@ def expand(tables: Tables, store: Store, partial: Partial, state: int, bound: in
 
 
 @compiled
-def search(tables: Tables, store: Store, expansions: int, most: int) -> int:
-    """Expand up to so many states, best first.
+def search(tables: Tables, store: Store, work: int, most: int) -> int:
+    """Expand states, best first, until about ``work`` batches have been tried.
 
     Returns
     -------
-    EXHAUSTED when no open state can lead below the incumbent; PAUSED after ``expansions`` states, or ``most`` batches
-    of one; FULL when the arrays are. A state whose expansion was cut off stays open, so the least open bound is valid.
+    EXHAUSTED when no open state can lead below the incumbent; PAUSED after the work; STUCK after ``most`` batches of
+    one state, or when halted; FULL when the arrays are. A state whose expansion was cut off stays open, so the least
+    open bound is valid.
     """
     n = len(tables.outputs)
     partial = Partial(
         np.zeros(n, np.int64), np.zeros((n + 1, 8), np.int64), np.zeros((n + 1, tables.state.shape[2]), np.int64)
     )
     heap_bound, heap_cost, heap_state, counters = store.heap_bound, store.heap_cost, store.heap_state, store.counters
-    for _ in range(expansions):
+    until = counters[GENERATED] + work
+    while counters[GENERATED] < until:
         if counters[N_OPEN] == 0 or heap_bound[0] >= counters[UPPER]:
             return EXHAUSTED
         bound, cost, state = heap_bound[0], heap_cost[0], heap_state[0]

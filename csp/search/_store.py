@@ -15,8 +15,8 @@ from csp.search._bounds import Codes
 from csp.search._jit import compiled
 from csp.search.space import KEEP, Ints
 
-N_STATES, N_OPEN, EXPANDED, GENERATED, BEST, UPPER = range(6)
-"""Counters: states stored, open entries, expansions, batches looked at, best complete state (-1), its cost."""
+N_STATES, N_OPEN, EXPANDED, GENERATED, BEST, UPPER, HALT = range(7)
+"""Counters: states stored, open entries, expansions, batches looked at, best complete state (-1), its cost; 1 halts."""
 
 Indices = npt.NDArray[np.int32]
 Packed = npt.NDArray[np.uint8]

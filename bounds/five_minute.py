@@ -63,7 +63,7 @@ def break_even_s(cost: CostModel, kv_tokens: int, kv_capacity_tokens: int, *, jo
     --------
     >>> from sim.cost import load_cost_model
     >>> round(break_even_s(load_cost_model("linear/llama2-7b-a100"), 4096, 100_000), 2)
-    8.44
+    8.43
     """
     return recompute_ms(cost, kv_tokens, joined=joined) / 1e3 * kv_capacity_tokens / kv_tokens
 

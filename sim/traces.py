@@ -79,7 +79,7 @@ def shipped_traces() -> list[str]:
     """Names of the trace excerpts that come with the package.
 
     >>> shipped_traces()
-    ['azure-conv-200']
+    ['azure-conv-200', 'azure-conv-2000', 'servegen-chat-15rps', 'servegen-reason-2rps']
     """
     folder = resources.files("sim") / "data" / "traces"
     return sorted(f.name.removesuffix(".csv") for f in folder.iterdir() if f.name.endswith(".csv"))

@@ -48,6 +48,11 @@ def measure_cell(
     }]  # fmt: skip
 
 
+def bounds_for(effort: str, scheduler: str) -> str:
+    """Which bounds a cell computes: all of them once per instance, beside vLLM, in a full run; else the quick ones."""
+    return "all" if effort == "full" and scheduler == "vllm" else "quick"
+
+
 @lru_cache(maxsize=8)
 def lower_bound(instance: Instance, bounds: str) -> tuple[float, str]:
     """The best lower bound on the makespan and its name."""

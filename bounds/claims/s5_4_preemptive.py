@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bounds.claims import DIRECTION, NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict, grade
-from bounds.claims._grid import PUBLISHED, index, left_on_table, measure_cell
+from bounds.claims._grid import PUBLISHED, bounds_for, index, left_on_table, measure_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,8 +22,7 @@ def cells(effort: Effort) -> Sequence[Cell]:
     from bounds.claims._models import beside
 
     lengths = LENGTHS[effort]
-    bounds = "quick" if effort == "quick" else "all"
-    return [{"scheduler": s, "inputs": i, "outputs": o, "kv_capacity": KV_CAPACITY, "cost_model": c, "bounds": bounds}
+    return [{"scheduler": s, "inputs": i, "outputs": o, "kv_capacity": KV_CAPACITY, "cost_model": c, "bounds": bounds_for(effort, s)}
             for c in beside(PUBLISHED) for s in SCHEDULERS for i in lengths for o in lengths]  # fmt: skip
 
 

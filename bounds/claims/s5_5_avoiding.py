@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bounds.claims import Cell, Effort, Row, Verdict, grade, worst
-from bounds.claims._grid import PUBLISHED, index, left_on_table, measure_cell
+from bounds.claims._grid import PUBLISHED, bounds_for, index, left_on_table, measure_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,9 +24,8 @@ def cells(effort: Effort) -> Sequence[Cell]:
     """Every scheduler as is and preemption-free."""
     from bounds.claims._models import beside
 
-    bounds = "quick" if effort == "quick" else "all"
     return [{"scheduler": s, "inputs": i, "outputs": OUTPUTS, "kv_capacity": KV_CAPACITY, "cost_model": c,
-             "bounds": bounds}
+             "bounds": bounds_for(effort, s)}
             for c in beside(PUBLISHED) for b in BASES for s in (b, f"{b}_pf") for i in LENGTHS[effort]]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bounds.claims import NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict, grade, worst
-from bounds.claims._grid import PUBLISHED, index, left_on_table, measure_cell
+from bounds.claims._grid import PUBLISHED, bounds_for, index, left_on_table, measure_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,9 +23,8 @@ def cells(effort: Effort) -> Sequence[Cell]:
     """Both schedulers as is and preemption-free; Sarathi with C = S for its KV use."""
     from bounds.claims._models import beside
 
-    bounds = "quick" if effort == "quick" else "all"
     names = [s for b in BASES for s in (b, f"{b}_pf")]
-    return [{"scheduler": s, "inputs": i, "outputs": OUTPUTS, "kv_capacity": m, "cost_model": c, "bounds": bounds}
+    return [{"scheduler": s, "inputs": i, "outputs": OUTPUTS, "kv_capacity": m, "cost_model": c, "bounds": bounds_for(effort, s)}
             for c in beside(PUBLISHED) for m in CAPACITIES[effort] for i in INPUTS[effort]
             for s in (*names, *(("sarathi_cs",) if m == 1_000_000 else ()))]  # fmt: skip
 

@@ -20,6 +20,7 @@ adds at least the cheaper of its decode entry and its refill entry. Arrivals, tr
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from bounds.lower import QUICK, all_bounds
@@ -61,7 +62,10 @@ def decode_bound_ticks(instance: Instance, cost: CostModel) -> int:
     if not cost.additive:
         return batches * min(cost.batch_ticks(decode), cost.batch_ticks(fill))
     flags = [cost.batch_ticks(f._replace(n_prefill=0, n_decode=0, tokens=0, prefill_square=0)) for f in (decode, fill)]
-    tokens = sum(_token_ticks(cost, r.input_tokens + k) for r in decoding for k in range(1, r.output_tokens))
+    sizes: Counter[int] = Counter()
+    for r in decoding:
+        sizes.update(range(r.input_tokens + 1, r.input_tokens + r.output_tokens))
+    tokens = sum(n * _token_ticks(cost, size) for size, n in sizes.items())
     return batches * min(flags) + tokens
 
 

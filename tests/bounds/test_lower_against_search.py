@@ -20,7 +20,7 @@ from sim.registry import names
 from sim.replay import ENGINE_RULES, replay
 from sim.schedulers import official_name
 from tests.csp.strategies import small_instances
-from tests.oracle import Limits, optimum
+from tests.oracle import Limits, MeanTtft, WeightedCompletion, optimum
 
 PUBLISHED = [load_cost_model(f"linear/{name}") for name in ("llama2-7b-a100", "llama3-70b-4xa100")]
 SCHEDULERS = [official_name("sim.schedulers", name) for name in names("sim.schedulers")]
@@ -65,7 +65,7 @@ def test_published_costs(instance: Instance, cost: CostModel) -> None:
 
 
 @given(small_instances(most_inputs=5), odd_costs())
-@examples(120)
+@examples(80)
 def test_odd_costs(instance: Instance, cost: CostModel) -> None:
     bracket(instance, cost)
 
@@ -74,6 +74,18 @@ def test_odd_costs(instance: Instance, cost: CostModel) -> None:
 @examples(40)
 def test_arrivals(instance: Instance, cost: CostModel) -> None:
     bracket(instance, cost)
+
+
+@given(small_instances(most_inputs=4, arrivals=True), st.one_of(st.sampled_from(PUBLISHED), odd_costs()))
+@examples(80)
+def test_bounds_of_other_objectives(instance: Instance, cost: CostModel) -> None:
+    for objective, searched in (("mean_completion", WeightedCompletion(mean=True)), ("mean_ttft", MeanTtft())):
+        best = optimum(instance, searched, cost=cost, limits=Limits(allow_empty=True))
+        assert best is not None
+        bounds = all_bounds(instance, cost, objective=objective)
+        assert bounds
+        for bound in bounds:
+            assert bound.value_ticks <= best.value, bound
 
 
 @pytest.mark.parametrize("cost", PUBLISHED, ids=lambda cost: cost.name)

@@ -19,6 +19,8 @@ from sim.instance import Instance
 from sim.replay import Replay, replay
 
 Ticks = int | Fraction
+_IMPROVING_SHARE = 0.6
+"""Of the time left after the schedulers, what goes into looking for better schedules; the rest is for bounds."""
 
 
 @dataclass
@@ -56,9 +58,14 @@ class Search:
         return None if self.deadline is None else max(0.01, self.deadline - time.monotonic())
 
     @property
+    def late(self) -> bool:
+        """Whether time is over."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    @property
     def done(self) -> bool:
         """Whether to stop: asked to, out of time, or the gap is reached."""
-        if self.stop.is_set() or (self.deadline is not None and time.monotonic() >= self.deadline):
+        if self.stop.is_set() or self.late:
             return True
         lower = self.lower
         if lower is None or self.best_ticks is None:
@@ -135,7 +142,7 @@ def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
     """Run the schedulers one by one while there is time; at least one."""
     simulations: list[Simulation] = []
     for name in schedulers:
-        if simulations and search.stop.is_set():
+        if simulations and (search.stop.is_set() or search.late):
             break
         simulation = simulate(search.instance, name, cost=search.cost)
         simulations.append(simulation)
@@ -148,9 +155,12 @@ def _improve(search: Search) -> None:
     """Look for a better schedule than the schedulers found."""
     from bounds.upper.staggered import best_plan
 
-    if not search.instance.offline or search.objective not in RANKED_OBJECTIVES:
+    if search.objective not in RANKED_OBJECTIVES:
         return
-    found = best_plan(search.instance, search.cost, search.objective, lambda: search.done)
+    share = search.remaining_s
+    until = None if share is None else time.monotonic() + _IMPROVING_SHARE * share
+    found = best_plan(search.instance, search.cost, search.objective,
+                      lambda: search.stop.is_set() or (until is not None and time.monotonic() >= until))  # fmt: skip
     if found is not None and (search.best_ticks is None or found[0] < search.best_ticks):
         _, plan, settings = found
         search.offer(replay(search.instance, plan.schedule(), cost=search.cost), settings.describe())

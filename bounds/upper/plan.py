@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
 from sim.instance import Instance
 from sim.runs import Run, RunBatches
@@ -130,7 +131,7 @@ class Plan:
         return Schedule(RunBatches(runs))
 
 
-def batch_ms(features: Ints, cost: CostModel) -> Floats:
+def batch_ticks(features: Ints, cost: CostModel) -> Floats:
     """Time of each batch in ticks, as floats: for ranking plans; the replay is exact."""
     total = np.zeros(len(features))
     for group in cost.groups:
@@ -141,20 +142,26 @@ def batch_ms(features: Ints, cost: CostModel) -> Floats:
 
 
 def value_ticks(plan: Plan, instance: Instance, cost: CostModel, objective: str) -> float:
-    """An objective of a plan without arrivals, as a float.
+    """An objective of a plan, as a float; a batch starts when the requests filled in it have arrived.
 
     Raises
     ------
     ValueError
         For objectives that plans are not ranked by.
     """
-    ends = np.cumsum(batch_ms(plan.features(), cost))
+    spent = batch_ticks(plan.features(), cost)
+    ends = np.cumsum(spent)
+    arrivals = np.array([r.arrival_ns for r in instance.requests], float) * TICKS_PER_NS
+    if arrivals.any():
+        earliest = np.zeros(plan.batches)
+        np.maximum.at(earliest, plan.chunk_batch, arrivals[plan.chunk_request])
+        ends += np.maximum.accumulate(np.maximum(0.0, earliest - (ends - spent)))
     if objective == "makespan":
         return float(ends[-1])
     if objective == "mean_completion":
-        return float(ends[plan.last].mean())
+        return float((ends[plan.last] - arrivals).mean())
     if objective == "mean_ttft":
-        return float(ends[plan.first_token()].mean())
+        return float((ends[plan.first_token()] - arrivals).mean())
     raise ValueError(f"plans cannot be ranked by {objective}")
 
 

@@ -19,6 +19,8 @@ from bounds.upper.plan import Ints, Plan, value_ticks
 from sim.cost.model import CostModel
 from sim.instance import Instance
 
+_ROUNDS = 24
+"""Groups of arrivals that "latest longest" sorts by length within."""
 MAX_HORIZON = 40_000_000
 
 
@@ -60,8 +62,9 @@ class Settings:
         return f"staggered({self.order}, every {self.every}, hold {self.most_hold}, rate {self.rate:g})"
 
 
-def orders(inputs: Ints, outputs: Ints) -> dict[str, Ints]:
+def orders(inputs: Ints, outputs: Ints, arrivals: Ints) -> dict[str, Ints]:
     """Orders in which requests are placed, from the end backwards."""
+    rounds = np.argsort(np.argsort(arrivals, kind="stable"), kind="stable") * _ROUNDS // len(arrivals)
     area = outputs * inputs + outputs * (outputs - 1) // 2
     return {
         "longest": np.lexsort((-inputs, -outputs)),
@@ -70,14 +73,17 @@ def orders(inputs: Ints, outputs: Ints) -> dict[str, Ints]:
         "smallest": np.lexsort((outputs, inputs + outputs)),
         "area": np.argsort(-area, kind="stable"),
         "input": np.lexsort((-outputs, -inputs)),
+        "latest": np.lexsort((-outputs, -arrivals)),
+        "latest longest": np.lexsort((-outputs, -rounds)),
     }
 
 
 def plan(instance: Instance, settings: Settings) -> Plan | None:
-    """A plan for an offline instance; None if these settings lead to none."""
+    """A plan; None if these settings lead to none. Arrivals only matter for the order, batches wait for them."""
     inputs = np.array([r.input_tokens for r in instance.requests], np.int64)
     outputs = np.array([r.output_tokens for r in instance.requests], np.int64)
-    order = orders(inputs, outputs)[settings.order]
+    arrivals = np.array([r.arrival_ns for r in instance.requests], np.int64)
+    order = orders(inputs, outputs, arrivals)[settings.order]
     ranked_in, ranked_out = inputs[order], outputs[order]
     n = len(order)
     seqs = instance.max_num_seqs or n
@@ -119,11 +125,13 @@ def coarse(instance: Instance) -> Iterator[Settings]:
     grid = [every for every in (16, 4, 64, 1, 8, 32, 2, 128, 256) if every <= max(1, 2 * longest)]
     kinds = {(r.input_tokens, r.output_tokens) for r in instance.requests}
     names = ["longest"] if len(kinds) == 1 else ["longest", "area", "largest", "shortest"]
+    if not instance.offline:
+        names = ["latest", "latest longest", "longest"]
     for name in names:
-        for every in grid if name == "longest" else grid[:4]:
+        for every in grid if name == names[0] else grid[:4]:
             for hold in dict.fromkeys((every - 1, 0, every // 2)):
                 yield Settings(name, every, hold)
-                if name == "longest":
+                if name == names[0]:
                     yield Settings(name, every, hold, 1.1, float(every), 0.0)
 
 

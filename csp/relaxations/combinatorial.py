@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from csp.relaxations.aggregate import Multipliers, Relaxation
@@ -75,12 +76,18 @@ def makespan_bound(counted: Counted, cost: CostModel, name: str) -> Bound | None
     relaxation = Relaxation(counted.load, cost, least, counted.least_prefill)
     chosen = relaxation.default_multipliers()
     if name == AGGREGATE or not cost.additive:
-        proposed = relaxation.proposed()
+        proposed = _proposal(counted, cost)
         proposed = proposed if name == AGGREGATE else Multipliers(proposed.weights)
         chosen = max((chosen, proposed), key=relaxation.value)
     ticks = math.ceil(relaxation.value(chosen))
     spent = counted.seconds + time.perf_counter() - start
     return Bound(name, ticks, spent, _inputs(counted, relaxation, chosen))
+
+
+@lru_cache(maxsize=4)
+def _proposal(counted: Counted, cost: CostModel) -> Multipliers:
+    """Weights and prices for the strongest count; they prove a bound with any count."""
+    return Relaxation(counted.load, cost, counted.least.best, counted.least_prefill).proposed()
 
 
 def _inputs(counted: Counted, relaxation: Relaxation, chosen: Multipliers) -> dict[str, Any]:

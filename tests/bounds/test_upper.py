@@ -14,8 +14,13 @@ from sim.replay import replay
 LINEAR = load_cost_model("linear/llama2-7b-a100")
 
 
+ORDERS = ["longest", "shortest", "area", "input", "latest", "latest longest"]
+
+
 def random_instance(rng: np.random.Generator) -> Instance:
-    requests = tuple(Request(int(i), int(o)) for i, o in rng.integers(1, [40, 12], size=(rng.integers(1, 14), 2)))
+    late = 5 * 10**7 if rng.random() < 0.3 else 1
+    requests = tuple(Request(int(i), int(o), int(rng.integers(0, late)))
+                     for i, o in rng.integers(1, [40, 12], size=(rng.integers(1, 14), 2)))  # fmt: skip
     block = int(rng.choice([1, 1, 3]))
     peak = max(r.peak_kv_tokens for r in requests)
     seqs = int(rng.integers(1, 6)) if rng.random() < 0.4 else None
@@ -29,7 +34,7 @@ def test_random_plans_are_schedules() -> None:
         instance = random_instance(rng)
         every = int(rng.integers(1, 9))
         settings = Settings(
-            str(rng.choice(["longest", "shortest", "area", "input"])), every, int(rng.integers(0, every)),
+            str(rng.choice(ORDERS)), every, int(rng.integers(0, every)),
             float(rng.choice([1e9, 1.0])), float(every), float(rng.choice([0, 1])),
         )  # fmt: skip
         made = plan(instance, settings)
@@ -39,10 +44,10 @@ def test_random_plans_are_schedules() -> None:
         assert sum(done.preemptions) == 0
         assert value_ticks(made, instance, LINEAR, "makespan") == pytest.approx(done.makespan_ticks, rel=1e-9)
         assert value_ticks(made, instance, LINEAR, "mean_completion") == pytest.approx(
-            sum(t for t in done.completed_ticks if t is not None) / len(instance.requests), rel=1e-9
+            sum(t for t in done.e2e_ticks() if t is not None) / len(instance.requests), rel=1e-9
         )
         assert value_ticks(made, instance, LINEAR, "mean_ttft") == pytest.approx(
-            sum(t for t in done.first_token_ticks if t is not None) / len(instance.requests), rel=1e-9
+            sum(t for t in done.ttft_ticks() if t is not None) / len(instance.requests), rel=1e-9
         )
 
 
@@ -58,6 +63,6 @@ def test_settings_nearby_differ() -> None:
     settings = Settings()
     assert settings not in list(near(settings))[:8]
     instance = load_instance("het8-00")
-    ordered = orders(np.array([3, 1]), np.array([2, 5]))
+    ordered = orders(np.array([3, 1]), np.array([2, 5]), np.array([0, 0]))
     assert all(sorted(order.tolist()) == [0, 1] for order in ordered.values())
     assert plan(instance, settings) is not None

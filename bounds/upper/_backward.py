@@ -13,12 +13,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def _plan(
-    inputs: Ints, outputs: Ints, group_end: Ints, kv_blocks: int, block: int, budget: int, room: int, seqs: int,
+    inputs: Ints, outputs: Ints, group_end: Ints, kv_blocks: int, block: int, budget: int, limit: int, seqs: int,
     every: int, most_hold: int, rate: float, burst: float, first_burst: float, most_failures: int, horizon: int,
 ) -> tuple[Ints, Ints, Ints, Ints, int]:  # fmt: skip
     """Place requests from the last batch backwards; batch u = 0 is the last one.
 
-    Fills leave ``room`` of a batch's tokens to decode steps that are placed later.
+    Fills take at most ``limit`` of a batch's tokens; the rest is for decode steps that are placed later.
 
     Returns
     -------
@@ -51,7 +51,6 @@ def _plan(
             fits = fits and (steps == 1 or (credit > 0 if u > 0 else kv[0] < first_burst * kv_blocks))
             start = u + steps - 1
             fill = (start + every - 1) // every * every
-            limit = budget - room
             if fits and steps == 1 and size <= limit:
                 fill = start
             if fill - start > most_hold:

@@ -46,6 +46,9 @@ class Settings:
         Requests tried in vain before going one batch back.
     room
         Tokens of a batch kept free of fills for decode steps, in units of how many requests of mean size fit in M.
+    fill_tokens
+        Most tokens of fills in a batch; longer prompts are filled in chunks. Spreads fills over batches that are bound
+        by memory traffic anyway, where the cost model knows such batches. None for no limit of its own.
     """
 
     order: str = "longest"
@@ -56,10 +59,14 @@ class Settings:
     first_burst: float = 1.0
     most_failures: int = 16
     room: float = 1.2
+    fill_tokens: int | None = None
 
     def describe(self) -> str:
         """In a few words, for reports."""
-        return f"staggered({self.order}, every {self.every}, hold {self.most_hold}, rate {self.rate:g})"
+        words = [self.order, f"every {self.every}", f"hold {self.most_hold}"]
+        words += [f"rate {self.rate:g}"] if self.rate < 1e6 else []
+        words += [f"fills <= {self.fill_tokens}"] if self.fill_tokens is not None else []
+        return f"staggered({', '.join(words)})"
 
 
 def orders(inputs: Ints, outputs: Ints, arrivals: Ints) -> dict[str, Ints]:
@@ -93,10 +100,11 @@ def plan(instance: Instance, settings: Settings) -> Plan | None:
     horizon = 4 * int(outputs.max()) + int(2 * filled + steps / seqs) + 8 * settings.every + 200
     running = min(seqs, instance.kv_blocks * instance.block_size * float(outputs.sum()) / area)
     room_tokens = min(instance.token_budget // 2, math.ceil(settings.room * running))
+    limit = min(settings.fill_tokens or instance.token_budget, instance.token_budget - room_tokens)
     while horizon <= MAX_HORIZON:
         last, batch, request, tokens, batches = kernel()(
             ranked_in, ranked_out, _group_ends(ranked_in, ranked_out), instance.kv_blocks, instance.block_size,
-            instance.token_budget, room_tokens, seqs, settings.every, settings.most_hold, settings.rate, settings.burst,
+            instance.token_budget, limit, seqs, settings.every, settings.most_hold, settings.rate, settings.burst,
             settings.first_burst, settings.most_failures, horizon,
         )  # fmt: skip
         if batches >= 0:
@@ -119,8 +127,11 @@ def _group_ends(inputs: Ints, outputs: Ints) -> Ints:
     return ends[np.searchsorted(change, np.arange(len(inputs)), side="right")]
 
 
-def coarse(instance: Instance) -> Iterator[Settings]:
-    """A first look over very different settings, promising ones first."""
+def coarse(instance: Instance, *, spread: bool = False) -> Iterator[Settings]:
+    """A first look over very different settings, promising ones first; with ``spread`` also fills in small chunks."""
+    if spread:
+        for tokens in (1024, 512, 256, 2048):
+            yield Settings("longest" if instance.offline else "latest", 1, 0, fill_tokens=tokens)
     longest = max(r.output_tokens for r in instance.requests)
     grid = [every for every in (16, 4, 64, 1, 8, 32, 2, 128, 256) if every <= max(1, 2 * longest)]
     kinds = {(r.input_tokens, r.output_tokens) for r in instance.requests}
@@ -152,6 +163,10 @@ def near(settings: Settings) -> Iterator[Settings]:
         yield replace(settings, most_failures=failures)
     for room in (0.0, 0.5, 2.0):
         yield replace(settings, room=room)
+    spread = settings.fill_tokens or 1024
+    for tokens in (None, *dict.fromkeys(max(16, round(spread * factor)) for factor in (0.25, 0.5, 0.75, 1, 1.5, 2))):
+        yield replace(settings, fill_tokens=tokens)
+        yield replace(settings, fill_tokens=tokens, every=1, most_hold=0)
 
 
 def best_plan(
@@ -180,7 +195,7 @@ def best_plan(
         best = value, made, settings
         return True
 
-    for settings in coarse(instance):
+    for settings in coarse(instance, spread=not cost.additive):
         attempt(settings)
         if until():
             return best

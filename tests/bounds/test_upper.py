@@ -36,6 +36,7 @@ def test_random_plans_are_schedules() -> None:
         settings = Settings(
             str(rng.choice(ORDERS)), every, int(rng.integers(0, every)),
             float(rng.choice([1e9, 1.0])), float(every), float(rng.choice([0, 1])),
+            fill_tokens=int(rng.integers(1, 30)) if rng.random() < 0.3 else None,
         )  # fmt: skip
         made = plan(instance, settings)
         if made is None:

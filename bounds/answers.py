@@ -22,15 +22,24 @@ def ticks(text: str, field: str) -> Fraction:
     Raises
     ------
     InputError
-        If the text is not a finite number >= 0.
+        If the text is not a number from 0 to a billion seconds.
     """
     try:
         value = Decimal(text)
-        if not value.is_finite() or value < 0:
+        if not value.is_finite() or not 0 <= value <= 10**12:
             raise ValueError
     except (InvalidOperation, ValueError):
-        raise InputError("must be a finite number of ms >= 0", field=field, value=text) from None
+        raise InputError("must be a number of ms from 0 to 1e12", field=field, value=text) from None
     return Fraction(value) * TICKS_PER_MS
+
+
+def add_rules(group: argparse._ArgumentGroup) -> None:
+    """--no-preemption, --no-chunking, --no-hybrid, --swap."""
+    group.add_argument("--no-preemption", action="store_true", help="forbid preemption")
+    group.add_argument("--no-chunking", action="store_true", help="forbid fills split over batches")
+    group.add_argument("--no-hybrid", action="store_true", help="forbid prefill and decode in one batch")
+    group.add_argument("--swap", metavar="MS:MS[:overlap]", help="KVs may be swapped to host memory and back: latency "
+                       "of a transfer and time per KV token, beside the batch if overlap is given")  # fmt: skip
 
 
 def rules_of(args: argparse.Namespace) -> Rules:

@@ -243,12 +243,24 @@ def require_feasible(instance: Instance, args: argparse.Namespace) -> Instance:
         Naming the first request that can never fit, or if none is left.
     """
     source = args.instance or args.trace
+    if not args.drop_infeasible:
+        instance.require_feasible(source)
+    return feasible_part(instance, source)
+
+
+def feasible_part(instance: Instance, source: str) -> Instance:
+    """The instance without requests that can never fit, said on stderr if there are any.
+
+    Ids stay those of the whole workload, so that a schedule of the rest can be read beside it.
+
+    Raises
+    ------
+    InputError
+        If none is left.
+    """
     infeasible = set(instance.infeasible())
     if not infeasible:
         return instance
-    if not args.drop_infeasible:
-        instance.require_feasible(source)
-    # Ids stay those of the whole workload, so that a schedule of the rest can be read beside it.
     kept = tuple(replace(r, id=label) for i, (r, label) in enumerate(zip(instance.requests, instance.ids, strict=True))
                  if i not in infeasible)  # fmt: skip
     if not kept:

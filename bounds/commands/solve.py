@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from bounds.answers import answer_lines, at_most_value, limits_of, rules_of
+from bounds.answers import add_rules, answer_lines, at_most_value, limits_of, rules_of
 from bounds.cli import EXIT_NOT_REACHED
 from bounds.cli_options import add_common, add_workload, load_workload, number, require_feasible, write_json
 from bounds.solving import add_solver, exit_code, solve_with_progress
@@ -26,11 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits and rules")
     group.add_argument("--max-tpot", type=positive, metavar="MS", help="every request's TPOT at most this")
     group.add_argument("--max-batch-time", type=positive, metavar="MS", help="every batch at most this long")
-    group.add_argument("--no-preemption", action="store_true", help="forbid preemption")
-    group.add_argument("--no-chunking", action="store_true", help="forbid fills split over batches")
-    group.add_argument("--no-hybrid", action="store_true", help="forbid prefill and decode in one batch")
-    group.add_argument("--swap", metavar="MS:MS[:overlap]", help="KVs may be swapped to host memory and back: latency "
-                       "of a transfer and time per KV token, beside the batch if overlap is given")  # fmt: skip
+    add_rules(group)
     add_solver(parser)
     add_common(parser)
 

@@ -98,7 +98,11 @@ def simulate(
     cost = cost or load_cost_model(instance.cost_model)
     if rules.swap is None and getattr(policy, "needs_swap", False):
         rules = replace(rules, swap=cast(Any, policy).swap_link(cost))
-    if engine != "step" and not rules.prefix_sharing and not any(r.prefilled for r in instance.requests):
+    prefilled = any(r.prefilled for r in instance.requests)
+    if prefilled and rules.swap is None and rules.receive is None:
+        raise InputError("prefilled requests need a link over which their KVs arrive; see sim.disaggregation",
+                         field="requests.prefilled", value=True)  # fmt: skip
+    if engine != "step" and not rules.prefix_sharing and not prefilled:
         from sim.events import compact_runs
 
         runs = compact_runs(policy, instance, cost, rules)

@@ -108,6 +108,19 @@ INSTANCES: dict[str, tuple[str, tuple[str, ...]]] = {
                            ("cost_model", "did you mean 'linear/llama2-7b-a100'")),
     "cost model is a number": (GOOD + "cost_model: 3\n", ("cost_model = 3", "string")),
     "schema version": (GOOD + "schema_version: 2\n", ("schema_version = 2", "reads 1")),
+    "a prefix without its length": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefix: a}\n",
+                                    ("requests[0].prefix_tokens = None", "integer")),
+    "a prefix as long as the prompt": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefix: a, "
+                                       "prefix_tokens: 3}\n", ("requests[0].prefix_tokens = 3", "<= 2")),
+    "a length without a prefix": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefix_tokens: 1}\n",
+                                  ("requests[0].prefix_tokens = 1", "name of the prefix")),
+    "two lengths of one prefix": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefix: a, prefix_tokens: 1}"
+                                  "\n  - {input_tokens: 3, output_tokens: 2, prefix: a, prefix_tokens: 2}\n",
+                                  ("requests.prefix_tokens = 2", "same length")),
+    "prefilled as text": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefilled: 'yes'}\n",
+                          ("requests[0].prefilled = 'yes'", "true or false")),
+    "prefilled and done": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 1, prefilled: true}\n",
+                           ("requests[0].output_tokens = 1", "O >= 2")),
     "a self-reference": ("kv_capacity_tokens: 64\ntoken_budget: 8\nrequests: &r\n  - *r\n", ("is not YAML",)),
 }  # fmt: skip
 
@@ -164,6 +177,12 @@ def test_a_request_that_never_fits(refused: Run) -> None:
     says = ("a.yaml", "request big", "I=60 O=9", "68", "kv_capacity_tokens = 64", "--drop-infeasible")
     for command in ("bound", "compare"):
         refused(command, "a.yaml", "--json", "out.json", says=says)
+
+
+@pytest.mark.parametrize("command", ["simulate", "bound", "compare", "solve"])
+def test_prefilled_requests_need_a_link(command: str, refused: Run) -> None:
+    Path("a.yaml").write_text(HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefilled: true}\n")
+    refused(command, "a.yaml", "--quiet", says=("requests", "prefilled"))
 
 
 COST_MODELS: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -226,3 +226,13 @@ def test_python_construction_is_checked_too(requests: tuple[Request, ...]) -> No
 def test_named_duplicates_are_refused_in_python_too() -> None:
     with pytest.raises(InputError, match="used twice"):
         Instance((Request(1, 1, id="a"), Request(2, 1, id="a")), 4)
+
+
+def test_prefixes_and_prefilled_requests_round_trip() -> None:
+    requests = (
+        *[Request(8, 2, prefix="system", prefix_tokens=5)] * 2,
+        Request(9, 3, prefix="system", prefix_tokens=5),
+        Request(4, 2, prefilled=True),
+    )
+    instance = Instance(requests, 64)
+    assert instance_from_dict(json.loads(json.dumps(instance.to_dict()))) == instance

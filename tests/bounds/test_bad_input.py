@@ -115,7 +115,8 @@ INSTANCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a length without a prefix": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefix_tokens: 1}\n",
                                   ("requests[0].prefix_tokens = 1", "name of the prefix")),
     "two lengths of one prefix": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefix: a, "
-                                  "prefix_tokens: 1}\n  - {input_tokens: 3, output_tokens: 2, prefix: a, prefix_tokens: 2}\n",
+                                  "prefix_tokens: 1}\n  - {input_tokens: 3, output_tokens: 2, prefix: a, "
+                                  "prefix_tokens: 2}\n",
                                   ("requests.prefix_tokens = 2", "same length")),
     "prefilled as text": (HEAD + "requests:\n  - {input_tokens: 3, output_tokens: 2, prefilled: 'yes'}\n",
                           ("requests[0].prefilled = 'yes'", "true or false")),

@@ -11,7 +11,7 @@ import math
 import time
 
 from csp.relaxations.aggregate import Relaxation
-from csp.relaxations.certificate import levels_certificate, prove
+from csp.relaxations.certificate import PotentialsTooLargeError, levels_certificate, prove
 from csp.relaxations.coarsen import coarsen
 from csp.relaxations.levels import Levels, solve_levels
 from csp.relaxations.load import Load, load_of
@@ -31,7 +31,7 @@ _ALL_LEVELS = 200
 def bound(
     instance: Instance, cost: CostModel, *, objective: str = "makespan", time_limit_s: float | None = None
 ) -> Bound | None:
-    """The bound; None where the knapsacks would be too large, or requests arrive prefilled."""
+    """The bound; None where knapsacks or ticks would be too large, the LP fails, or requests arrive prefilled."""
     began = time.monotonic()
     whole = load_of(instance)
     if whole.prefilled:
@@ -42,10 +42,13 @@ def bound(
     charge = charges(load, cost, weights)
     if (load.kv_blocks + 1) ** 2 * sum(o for _, o, _ in load.lengths) > MOST_WORK or charge.least <= 0:
         return None
-    levels = Levels(load, charge, _breaks(load))
-    duals, converged = solve_levels(levels, time_limit_s=time_limit_s or DEFAULT_TIME_LIMIT_S, began=began)
-    potentials = levels.potentials(duals)
-    ticks = math.ceil(prove(load, charge, potentials))
+    try:
+        levels = Levels(load, charge, _breaks(load))
+        duals, converged = solve_levels(levels, time_limit_s=time_limit_s or DEFAULT_TIME_LIMIT_S, began=began)
+        potentials = levels.potentials(duals)
+        ticks = math.ceil(prove(load, charge, potentials))
+    except (PotentialsTooLargeError, ArithmeticError):
+        return None
     inputs = {
         "types": len(load.lengths), "items": len(levels.items), "columns": levels.master.columns,
         "converged": converged, "per_request_ms": ticks / 1e11 / load.requests,

@@ -71,6 +71,10 @@ class Potentials:
                    bool(data["apart"]))  # fmt: skip
 
 
+class PotentialsTooLargeError(ValueError):
+    """The sums of a proof would leave 64 bits."""
+
+
 def prove(load: Load, charge: Charges, given: Potentials) -> Fraction:
     """The makespan bound, in ticks, that potentials prove for every schedule.
 
@@ -91,7 +95,7 @@ def prove(load: Load, charge: Charges, given: Potentials) -> Fraction:
     resident = _lowered(load, given, level, _reachable(items, len(level)))
     profit = _profits(items, resident, given.absent)
     if int(np.abs(profit).max()) * (load.kv_blocks + 2) > 2**59:
-        raise ValueError("potentials are too large for exact 64-bit arithmetic")
+        raise PotentialsTooLargeError("potentials are too large for exact 64-bit arithmetic")
     gain = max(0, _largest_gain(load, charge, items, profit, level, given.apart))
     total = sum(n * given.absent[kind][0] for kind, (_, _, n) in enumerate(load.lengths))
     return Fraction(max(0, total)) / (1 + Fraction(gain, charge.least)) if total > 0 else Fraction(0)
@@ -105,7 +109,7 @@ def _check_sizes(load: Load, given: Potentials) -> None:
         raise ValueError("needs a potential for each type and level")
     largest = max(map(abs, (*given.level, *(x for kind in (*given.resident, *given.absent) for x in kind))))
     if largest > _LARGEST or largest * (load.kv_blocks + 2) > 2**59:
-        raise ValueError("potentials are too large for exact 64-bit arithmetic")
+        raise PotentialsTooLargeError("potentials are too large for exact 64-bit arithmetic")
 
 
 def _reachable(items: Items, side: int) -> npt.NDArray[np.bool_]:

@@ -11,8 +11,10 @@ from csp.program import OutOfTime, Program
 from csp.result import Status
 from csp.solvers import Answer, Control, Problem
 from csp.solvers._threads import run_watched
+from sim.errors import InputError
 
 _INT64_ROOM = 2**62
+_TOO_LARGE = "times too large for the 64-bit integers of CP-SAT; use highs"
 
 
 def run(problem: Problem, control: Control) -> Answer:
@@ -42,6 +44,8 @@ def run(problem: Problem, control: Control) -> Answer:
 
     solver.best_bound_callback = lambda bound: control.report(None, program.worth(safe_bound(bound) * scale))
     code = run_watched(lambda: solver.solve(model, Watch()), solver.stop_search, control)
+    if code == cp_model.MODEL_INVALID:
+        raise InputError(_TOO_LARGE, field="cost_model", value=program.name)
     status = {cp_model.OPTIMAL: "OPTIMAL", cp_model.FEASIBLE: "FEASIBLE", cp_model.INFEASIBLE: "INFEASIBLE"}
     return _answer(formulated, solver, status.get(code, "UNKNOWN"), scale, variables, f"cp-sat {version('ortools')}")
 
@@ -79,10 +83,23 @@ def objective_scale(program: Program) -> int:
     return -(-most // _INT64_ROOM) if most else 1
 
 
+def _require_int64(program: Program) -> None:
+    most = [max(abs(lower), abs(upper)) for lower, upper in zip(program.lower, program.upper, strict=True)]
+    largest = max(most, default=0)
+    for row in program.rows:
+        if sum(map(abs, row.terms.values())) * largest > _INT64_ROOM and (
+            sum(abs(a) * most[v] for v, a in row.terms.items()) > _INT64_ROOM
+        ):
+            raise InputError(_TOO_LARGE, field="cost_model", value=program.name)
+    if largest > _INT64_ROOM:
+        raise InputError(_TOO_LARGE, field="cost_model", value=program.name)
+
+
 def to_cp_model(program: Program, scale: int = 1) -> tuple[Any, list[Any]]:
     """The program as a CP-SAT model, and its variables in order."""
     from ortools.sat.python import cp_model
 
+    _require_int64(program)
     model = cp_model.CpModel()
     model.name = program.name
     variables = [model.new_int_var(lo, up, name)

@@ -7,12 +7,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from csp.objectives import load_objective
 from csp.result import Bound, Result
+from sim.cost.model import CostModel
 from sim.engine import Simulation
 from sim.instance import Instance
 from sim.metrics import Summary, summary
 
 DEFAULT_SCHEDULERS = ("vllm", "vllm_pf", "vllm_srf", "sarathi", "sarathi_pf", "sarathi_srf")
+
+
+RANKED = ("makespan", "mean_completion", "mean_ttft")
+"""Objectives in which schedulers are set beside the bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +28,18 @@ class Row:
     Parameters
     ----------
     gap
-        (makespan - best lower bound) / makespan: the most that any better schedule could save.
+        (value - best lower bound) / value: the most that any better schedule could save, in the objective.
     ratio_to_best
-        Makespan over that of the best schedule known.
+        Value over that of the best schedule known.
+    value_ticks
+        The objective in ticks; None where the scheduler does not finish, or for objectives that are no mean or end.
     """
 
     simulation: Simulation
     summary: Summary
     gap: float | None
     ratio_to_best: float | None
+    value_ticks: int | Fraction | None = None
 
     @property
     def finished(self) -> bool:
@@ -79,15 +88,16 @@ def with_bounds(result: Result, bounds: Sequence[Bound]) -> Result:
     return replace(result, lower_bound_ticks=best.value_ticks, lower_bound_source=best.name, status=status)
 
 
-def rows(simulations: list[Simulation], result: Result) -> tuple[Row, ...]:
+def rows(simulations: list[Simulation], result: Result, cost: CostModel | None = None) -> tuple[Row, ...]:
     """Put each simulation beside the result's interval; stalled schedulers have neither gap nor ratio."""
-    best = result.objective_ticks if result.objective == "makespan" else None
-    lower = result.lower_bound_ticks if result.objective == "makespan" else None
+    ranked = result.objective in RANKED
+    best = result.objective_ticks if ranked else None
+    lower = result.lower_bound_ticks if ranked else None
     lines = []
     for simulation in simulations:
-        makespan = simulation.replay.makespan_ticks
-        complete = not simulation.stalled and not simulation.infeasible and makespan > 0
-        gap = float(Fraction(makespan - lower) / makespan) if complete and lower is not None else None
-        ratio = float(Fraction(makespan) / best) if complete and best else None
-        lines.append(Row(simulation, summary(simulation), gap, ratio))
+        complete = not simulation.stalled and not simulation.infeasible
+        value = load_objective(result.objective).value(simulation.replay, cost) if ranked and complete else None
+        gap = float(Fraction(value - lower) / value) if value and lower is not None else None
+        ratio = float(Fraction(value) / best) if value and best else None
+        lines.append(Row(simulation, summary(simulation), gap, ratio, value))
     return tuple(lines)

@@ -79,7 +79,7 @@ class Search:
 
     def offer(self, replay: Replay, found_by: str) -> bool:
         """Note a complete replayed schedule; whether it is the best so far."""
-        value = load_objective(self.objective).value(replay)
+        value = load_objective(self.objective).value(replay, self.cost)
         better = self.best_ticks is None or value < self.best_ticks
         if better:
             self.best, self.best_ticks, self.found_by = replay, value, found_by
@@ -135,7 +135,7 @@ def find_interval(
                                      time_limit_s=search.remaining_s):  # fmt: skip
                 search.add_bound(bound)
     result = _result(search, seed, time.monotonic() - began)
-    return Comparison(instance, result, rows(simulations, result))
+    return Comparison(instance, result, rows(simulations, result, search.cost))
 
 
 def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:

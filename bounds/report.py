@@ -94,18 +94,19 @@ def distance_table(comparison: Comparison) -> Table:
     """One row per scheduler with its certified distance from the optimum, nearest first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("scheduler", no_wrap=True)
-    for column in ("makespan ms", "batches", "preempt", "refilled", "above the optimum by"):
+    objective = comparison.result.objective
+    for column in (f"{objective} ms", "batches", "preempt", "refilled", "above the optimum by"):
         table.add_column(column, justify="right", no_wrap=True)
     lower, best = comparison.result.lower_bound_ticks, comparison.result.objective_ticks
-    for row in sorted(comparison.rows, key=lambda row: (not row.finished, row.summary.makespan_ms)):
+    for row in sorted(comparison.rows, key=lambda row: (not row.finished, row.value_ticks or 0)):
         s = row.summary
         name = row.simulation.scheduler + ("" if row.finished else f" (stalled: {len(row.simulation.stalled)})")
         most = least = None
-        if row.finished and lower and best:
-            ticks = row.simulation.replay.makespan_ticks
-            most, least = float(Fraction(ticks) / lower - 1), float(Fraction(ticks) / best - 1)
+        if row.value_ticks is not None and lower and best:
+            most, least = float(Fraction(row.value_ticks) / lower - 1), float(Fraction(row.value_ticks) / best - 1)
         distance = "-" if most is None or least is None else f"{least:.1%} to {most:.1%}"
-        table.add_row(name, number(s.makespan_ms), f"{s.batches:,}", f"{s.preemptions:,}", f"{s.refilled_tokens:,}",
+        value = None if row.value_ticks is None else ms_from_ticks(row.value_ticks)
+        table.add_row(name, number(value), f"{s.batches:,}", f"{s.preemptions:,}", f"{s.refilled_tokens:,}",
                       distance)  # fmt: skip
     return table
 

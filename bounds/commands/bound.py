@@ -10,7 +10,7 @@ import argparse
 
 from bounds.cli import EXIT_DONE, EXIT_INTERRUPTED, EXIT_NOT_REACHED
 from bounds.cli_options import add_common, add_workload, load_workload, require_feasible, write_json
-from bounds.compare import DEFAULT_SCHEDULERS
+from bounds.compare import DEFAULT_SCHEDULERS, RANKED
 from bounds.solving import gap, progress_line, stop_on_interrupt
 from sim.errors import InputError
 from sim.schedulers import parse_name
@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_workload(parser)
     parser.add_argument("--schedulers", metavar="A,B", default=",".join(DEFAULT_SCHEDULERS),
                         help="schedulers to run (default %(default)s)")  # fmt: skip
+    parser.add_argument("--objective", choices=RANKED, default="makespan", help="what is minimised (default makespan)")
     parser.add_argument("--until-gap", type=gap, metavar="G",
                         help='stop at this gap, "3%%" or 0.03; exit 1 unless it is reached')  # fmt: skip
     add_common(parser)
@@ -38,8 +39,10 @@ def run(args: argparse.Namespace) -> int:
         parse_name(name)
     instance = require_feasible(load_workload(args), args)
     with progress_line(quiet=args.quiet) as progress, stop_on_interrupt() as stop:
-        comparison = find_interval(instance, names, time_limit_s=args.time_limit, until_gap=args.until_gap or 0.0,
-                                   seed=args.seed, progress=progress, stop=stop)  # fmt: skip
+        comparison = find_interval(
+            instance, names, objective=args.objective, time_limit_s=args.time_limit, until_gap=args.until_gap or 0.0,
+            seed=args.seed, progress=progress, stop=stop,
+        )  # fmt: skip
     if args.json != "-":
         out = report.console()
         out.print(report.heading(instance), style="bold", soft_wrap=True)

@@ -35,3 +35,25 @@ def test_until_gap_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> 
 def test_unknown_scheduler_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bound", "het8-00", "--schedulers", "vlm"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("objective", ["mean_completion", "mean_ttft"])
+def test_other_objectives(objective: str, tmp_path: Path) -> None:
+    target = tmp_path / "b.json"
+    words = ["bound", "het16-00", "--objective", objective, "--json", str(target), "--quiet", "--time-limit", "3"]
+    assert main(words) == 0
+    data = json.loads(target.read_text())
+    assert data["objective"] == objective
+    assert 0 < data["lower_bound_ms"] <= data["objective_ms"]
+    assert all(row["gap"] >= data["gap"] - 1e-12 for row in data["schedulers"])
+
+
+def test_online_interval_waits_for_arrivals(tmp_path: Path) -> None:
+    """Two hundred requests over two minutes: the makespan cannot end before the last arrival's service."""
+    target = tmp_path / "b.json"
+    words = ["bound", "--trace", "azure-conv-200", "--kv-capacity", "30000", "--json", str(target), "--quiet",
+             "--time-limit", "10", "--schedulers", "vllm-v1-0.33"]  # fmt: skip
+    assert main(words) == 0
+    data = json.loads(target.read_text())
+    assert {b["name"] for b in data["bounds"]} >= {"release", "aggregate"}
+    assert data["gap"] < 0.03

@@ -18,35 +18,45 @@ from sim.cost.model import CostModel
 from sim.instance import Instance
 
 OBJECTIVES = ("makespan",)
-_MOST_RELEASES = 48
+_COARSE, _FINE = 32, 24
 
 
 def bound(
     instance: Instance, cost: CostModel, *, objective: str = "makespan", time_limit_s: float | None = None
 ) -> Bound | None:
-    """The bound over some 50 releases; None for offline instances."""
+    """The bound over some 50 releases, half of them near the best of the others; None for offline instances."""
     if instance.offline:
         return None
     began = time.perf_counter()
     requests = sorted(instance.requests, key=lambda r: r.arrival_ns)
     arrivals = [r.arrival_ns for r in requests]
-    best: tuple[int, dict[str, object]] = (0, {})
-    for arrival in _some(sorted(set(arrivals))):
-        late = requests[bisect_left(arrivals, arrival) :]
-        found = makespan_bound(count(instance.replace(requests=tuple(late))), cost, AGGREGATE)
-        assert found is not None
-        ticks = int(found.value_ticks) + arrival * TICKS_PER_NS
-        if ticks > best[0]:
-            best = ticks, {"release_s": arrival / 1e9, "late_requests": len(late), "their_bound_ms": found.value_ms}
-    return Bound("release", best[0], time.perf_counter() - began, best[1])
+    releases = sorted(set(arrivals))
+    found: dict[int, tuple[int, dict[str, object]]] = {}
+
+    def at(position: int) -> int:
+        if position not in found:
+            late = requests[bisect_left(arrivals, releases[position]) :]
+            theirs = makespan_bound(count(instance.replace(requests=tuple(late))), cost, AGGREGATE)
+            assert theirs is not None
+            inputs = {"release_s": releases[position] / 1e9, "late_requests": len(late),
+                      "their_bound_ms": theirs.value_ms}  # fmt: skip
+            found[position] = int(theirs.value_ticks) + releases[position] * TICKS_PER_NS, inputs
+        return found[position][0]
+
+    tried = _some(len(releases))
+    best = max(tried, key=at)
+    place = tried.index(best)
+    low, high = tried[max(0, place - 1)], tried[min(len(tried) - 1, place + 1)]
+    fine = range(low, high + 1, max(1, (high - low) // _FINE))
+    best = max((best, *fine), key=at)
+    return Bound("release", found[best][0], time.perf_counter() - began, found[best][1])
 
 
-def _some(releases: list[int]) -> list[int]:
-    """All of a few releases; of many, half spread evenly and half ever closer to the last."""
-    n = len(releases)
-    if n <= _MOST_RELEASES:
-        return releases
-    half = _MOST_RELEASES // 2
+def _some(n: int) -> list[int]:
+    """Positions of all of a few releases; of many, half spread evenly and half ever closer to the last."""
+    if n <= _COARSE:
+        return list(range(n))
+    half = _COARSE // 2
     even = {i * (n - 1) // (half - 1) for i in range(half)}
     late = {max(0, n - 1 - round(n ** (i / (half - 1)))) for i in range(half)}
-    return [releases[i] for i in sorted(even | late)]
+    return sorted(even | late)

@@ -38,7 +38,7 @@ def bound(
             late = requests[bisect_left(arrivals, releases[position]) :]
             theirs = makespan_bound(count(instance.replace(requests=tuple(late))), cost, AGGREGATE)
             assert theirs is not None
-            inputs = {"release_s": releases[position] / 1e9, "late_requests": len(late),
+            inputs: dict[str, object] = {"release_s": releases[position] / 1e9, "late_requests": len(late),
                       "their_bound_ms": theirs.value_ms}  # fmt: skip
             found[position] = int(theirs.value_ticks) + releases[position] * TICKS_PER_NS, inputs
         return found[position][0]

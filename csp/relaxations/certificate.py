@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from csp.relaxations.aggregate import Multipliers
+from csp.relaxations.circulation import prove_circulation
 from csp.relaxations.load import Load, load_of
 from csp.relaxations.patterns import (
     DECODE,
@@ -235,6 +236,13 @@ def levels_certificate(load: Load, weights: Weights, potentials: Potentials) -> 
             "potentials": potentials.to_dict()}  # fmt: skip
 
 
+def circulation_certificate(load: Load, weights: Weights, potential: list[int], outside: list[int]) -> dict[str, Any]:
+    """What `recheck` needs to prove a circulation bound."""
+    return {"kind": "circulation", "lengths": [list(length) for length in load.lengths],
+            "piece_weights": [[str(w) for w in group] for group in weights], "sets": potential,
+            "absent": outside}  # fmt: skip
+
+
 def recheck(name: str, inputs: Mapping[str, Any], instance: Instance, cost: CostModel) -> int | None:
     """What a reported bound proves, recomputed exactly from its inputs; None if they carry no certificate.
 
@@ -256,14 +264,14 @@ def recheck(name: str, inputs: Mapping[str, Any], instance: Instance, cost: Cost
         certificate = inputs.get("certificate")
         if certificate is None:
             return None
-        if certificate["kind"] == "levels":
-            return _recheck_levels(certificate, instance, cost)
+        if certificate["kind"] in ("levels", "circulation"):
+            return _recheck_potentials(certificate, instance, cost)
     except (KeyError, TypeError, IndexError, ZeroDivisionError) as error:
         raise ValueError(f"malformed certificate: {error!r}") from None
     raise ValueError(f"unknown kind of certificate {certificate['kind']!r}")
 
 
-def _recheck_levels(certificate: Mapping[str, Any], instance: Instance, cost: CostModel) -> int:
+def _recheck_potentials(certificate: Mapping[str, Any], instance: Instance, cost: CostModel) -> int:
     load = load_of(instance)
     lengths = tuple((int(i), int(o), int(n)) for i, o, n in certificate["lengths"])
     if not dominated(lengths, load.lengths):
@@ -271,6 +279,9 @@ def _recheck_levels(certificate: Mapping[str, Any], instance: Instance, cost: Co
     weights = tuple(tuple(map(Fraction, group)) for group in certificate["piece_weights"])
     Multipliers(weights).check()
     coarse = replace(load, lengths=lengths)
+    if certificate["kind"] == "circulation":
+        sets, absent = ([int(x) for x in certificate[key]] for key in ("sets", "absent"))
+        return math.ceil(prove_circulation(coarse, charges(coarse, cost, weights), sets, absent))
     potentials = Potentials.from_dict(certificate["potentials"])
     return math.ceil(prove(coarse, charges(coarse, cost, weights), potentials))
 

@@ -1,0 +1,54 @@
+"""Circulation: potentials of whole resident sets, where memory is so small that all sets can be listed.
+
+Proof: docstring of `csp.relaxations.circulation`. `inputs["certificate"]` holds the potentials in ticks, rechecked in
+exact integer arithmetic. The strongest bound here for many identical requests of which two or three fit. Not for
+swapping.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+from csp.relaxations.aggregate import Relaxation
+from csp.relaxations.certificate import circulation_certificate
+from csp.relaxations.circulation import TooManyError, network, prove_circulation, solve_circulation
+from csp.relaxations.load import load_of
+from csp.relaxations.patterns import charges
+from csp.result import Bound
+from sim.clock import TICKS_PER_MS
+from sim.cost.model import CostModel
+from sim.instance import Instance
+
+OBJECTIVES = ("makespan",)
+DEFAULT_TIME_LIMIT_S = 60.0
+
+
+def bound(
+    instance: Instance, cost: CostModel, *, objective: str = "makespan", time_limit_s: float | None = None
+) -> Bound | None:
+    """The bound; None where there are too many resident sets, requests arrive prefilled, or time is too short."""
+    began = time.monotonic()
+    load = load_of(instance)
+    if load.prefilled:
+        return None
+    relaxation = Relaxation(load, cost, 1, 1)
+    weights = relaxation.default_multipliers().weights if cost.additive else relaxation.proposed().weights
+    charge = charges(load, cost, weights)
+    if charge.least <= 0:
+        return None
+    try:
+        net = network(load, charge)
+        found = solve_circulation(load, net, time_limit_s=time_limit_s or DEFAULT_TIME_LIMIT_S)
+        if found is None:
+            return None
+        potential, outside = ([round(x * TICKS_PER_MS) for x in part] for part in found)
+        ticks = math.ceil(prove_circulation(load, charge, potential, outside))
+    except (TooManyError, ArithmeticError, ValueError):
+        return None
+    inputs = {
+        "resident_sets": len(net.states), "batches_between_them": len(net.source),
+        "per_request_ms": ticks / TICKS_PER_MS / load.requests,
+        "certificate": circulation_certificate(load, weights, potential, outside),
+    }  # fmt: skip
+    return Bound("circulation", ticks, time.monotonic() - began, inputs)

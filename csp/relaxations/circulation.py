@@ -109,10 +109,12 @@ class _Lister:
                 arcs.append((at, index[after], cost, processes))
                 if len(arcs) > self.most_arcs:
                     raise TooManyError("more batches than may be listed")
-        source, target, cost, processes = (np.array(column) for column in zip(*arcs, strict=True))
+        source, target, cost, processes = zip(*arcs, strict=True)
         rows, columns, values = np.array(net, np.int64).reshape(-1, 3).T
-        return Network(self.residents, self.absent, tuple(states), source.astype(np.int64), target.astype(np.int64),
-                       cost.astype(np.int64), processes.astype(bool), (rows, columns, values))  # fmt: skip
+        return Network(
+            self.residents, self.absent, tuple(states), np.array(source, np.int64), np.array(target, np.int64),
+            np.array(cost, np.int64), np.array(processes, bool), (rows, columns, values),
+        )  # fmt: skip
 
     def _states(self, first: int, room: int) -> Iterator[State]:
         """Resident sets of the kinds from ``first`` on that fit in ``room`` blocks."""

@@ -109,11 +109,11 @@ class _Lister:
                 arcs.append((at, index[after], cost, processes))
                 if len(arcs) > self.most_arcs:
                     raise TooManyError("more batches than may be listed")
-        source, target, cost, processes = zip(*arcs, strict=True)
+        sources, targets, costs, does = zip(*arcs, strict=True)
         rows, columns, values = np.array(net, np.int64).reshape(-1, 3).T
         return Network(
-            self.residents, self.absent, tuple(states), np.array(source, np.int64), np.array(target, np.int64),
-            np.array(cost, np.int64), np.array(processes, bool), (rows, columns, values),
+            self.residents, self.absent, tuple(states), np.array(sources, np.int64), np.array(targets, np.int64),
+            np.array(costs, np.int64), np.array(does, bool), (rows, columns, values),
         )  # fmt: skip
 
     def _states(self, first: int, room: int) -> Iterator[State]:

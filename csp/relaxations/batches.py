@@ -77,7 +77,7 @@ def least_batches_of(load: Load) -> LeastBatches:
     tokens = -(-load.least_tokens // cap)
     area = -(-load.area_blocks() // load.kv_blocks)
     sequences = 0 if load.max_num_seqs is None else -(-steps // load.max_num_seqs)
-    packing, function = least_bins(_item_counts(load), load.kv_blocks)
+    packing, function = least_bins(item_counts(load), load.kv_blocks)
     return LeastBatches(critical, tokens, area, sequences, packing, function)
 
 
@@ -102,7 +102,7 @@ def least_prefill_batches(load: Load) -> int:
     return max(bounds)
 
 
-def _item_counts(load: Load) -> dict[int, int]:
+def item_counts(load: Load) -> dict[int, int]:
     """Blocks held when a token is generated -> number of such tokens; small items left out when sizes are too many."""
     b = load.block_size
     items = [(i, o, n) for i, o, n in load.lengths] + [(i + 1, o - 1, n) for i, o, n in load.prefilled]

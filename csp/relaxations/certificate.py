@@ -259,7 +259,7 @@ def recheck(name: str, inputs: Mapping[str, Any], instance: Instance, cost: Cost
     from csp.relaxations.combinatorial import AGGREGATE, COUNTS, makespan_from_prices
 
     try:
-        if name in (*COUNTS, AGGREGATE):
+        if name in (*COUNTS, AGGREGATE, "configuration"):
             return makespan_from_prices(name, inputs, instance, cost)
         certificate = inputs.get("certificate")
         if certificate is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from csp.relaxations.aggregate import Multipliers, Relaxation
 from csp.relaxations.batches import LeastBatches, least_batches_of, least_prefill_batches
+from csp.relaxations.configuration import batches_from_weights
 from csp.relaxations.load import Load, load_of
 from csp.result import Bound
 from sim.clock import ms_from_ticks
@@ -111,7 +112,10 @@ def _inputs(counted: Counted, relaxation: Relaxation, chosen: Multipliers) -> di
 def makespan_from_prices(name: str, inputs: Mapping[str, Any], instance: Instance, cost: CostModel) -> int:
     """What the weights and prices of a reported bound prove, in exact arithmetic, with batch counts recomputed."""
     counted = count(instance)
-    least = counted.least.best if name == AGGREGATE else getattr(counted.least, name)
+    least = counted.least.best if name == AGGREGATE else getattr(counted.least, name, 0)
+    if name == "configuration":
+        sizes = {int(s): int(u) for s, u in inputs["certificate"]["weights"]}
+        least = max(counted.least.best, batches_from_weights(counted.load, sizes))
     relaxation = Relaxation(counted.load, cost, least, counted.least_prefill)
     weights = relaxation.default_multipliers().weights
     if "piece_weights" in inputs:

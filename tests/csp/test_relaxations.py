@@ -10,7 +10,7 @@ import pytest
 
 from csp.relaxations import combinatorial_bounds, least_batches
 from csp.relaxations.aggregate import Multipliers, Relaxation, _negative
-from csp.relaxations.batches import _item_counts, least_prefill_batches
+from csp.relaxations.batches import item_counts, least_prefill_batches
 from csp.relaxations.load import Load, load_of
 from csp.relaxations.packing import least_bins
 from sim.cost.model import CostModel, OperatorGroup, load_cost_model
@@ -66,7 +66,7 @@ def test_counts_of_items_against_enumeration() -> None:
         b = int(rng.integers(1, 6))
         load = Load(random_lengths(rng), 100, b, 1000, None)
         items = Counter(-(-(i + k - 1) // b) for i, o, n in load.lengths for k in range(1, o + 1) for _ in range(n))
-        assert _item_counts(load) == dict(items)
+        assert item_counts(load) == dict(items)
         assert load.area_blocks() == sum(s * n for s, n in items.items())
 
 

@@ -43,8 +43,8 @@ def comparison_table(comparison: Comparison) -> Table:
     for row in sorted(comparison.rows, key=lambda row: (not row.finished, row.summary.makespan_ms)):
         s = row.summary
         name = row.simulation.scheduler + ("" if row.finished else f" (stalled: {len(row.simulation.stalled)})")
-        table.add_row(name, number(s.makespan_ms), str(s.batches), str(s.preemptions), f"{s.refilled_tokens:,}",
-                      number(s.ttft_mean_ms), number(s.tpot_mean_ms), percent(row.gap),
+        table.add_row(name, number(s.makespan_ms if row.finished else None), str(s.batches), str(s.preemptions),
+                      f"{s.refilled_tokens:,}", number(s.ttft_mean_ms), number(s.tpot_mean_ms), percent(row.gap),
                       number(row.ratio_to_best))  # fmt: skip
     result = comparison.result
     if result.replay is not None:
@@ -109,6 +109,12 @@ def distance_table(comparison: Comparison) -> Table:
         table.add_row(name, number(value), f"{s.batches:,}", f"{s.preemptions:,}", f"{s.refilled_tokens:,}",
                       distance)  # fmt: skip
     return table
+
+
+def stalled_lines(comparison: Comparison) -> list[str]:
+    """Which schedulers never finish, and what blocks them."""
+    runs = [row.simulation for row in comparison.rows if row.simulation.stalled]
+    return [f"{run.scheduler} never finishes {len(run.stalled)} of the requests: {run.why_stalled}" for run in runs]
 
 
 def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:

@@ -24,6 +24,11 @@ class Outcome:
         """Scheduler and what-if."""
         return self.run.scheduler if self.what_if is None else f"{self.run.scheduler} [{self.what_if}]"
 
+    @property
+    def title(self) -> str:
+        """The label, marked where the times are those of a part of the requests."""
+        return self.label + (f" (stalled: {len(self.run.stalled)})" if self.run.stalled else "")
+
 
 def report(outcomes: list[Outcome]) -> str:
     """All tables."""
@@ -39,7 +44,8 @@ def _runs(outcomes: list[Outcome]) -> str:
     rows = []
     for o in outcomes:
         m, s = o.metrics, o.metrics.summary
-        rows.append([o.label, s.makespan_ms, s.batches, s.preemptions, s.refilled_tokens, _percent(m.recompute_share),
+        makespan = None if o.run.stalled else s.makespan_ms
+        rows.append([o.title, makespan, s.batches, s.preemptions, s.refilled_tokens, _percent(m.recompute_share),
                      s.ttft_mean_ms, s.tpot_mean_ms, m.requests_per_s, m.output_tokens_per_s])  # fmt: skip
     return format_table(header, rows)
 
@@ -49,7 +55,7 @@ def _latencies(outcomes: list[Outcome]) -> str:
     for o in outcomes:
         every = o.metrics.latencies
         figures = {"TTFT": every.ttft, "TPOT": every.tpot, "ITL": o.metrics.itl, "E2E": every.e2e}
-        rows += [[o.label, name, *_values(found)] for name, found in figures.items()]
+        rows += [[o.title, name, *_values(found)] for name, found in figures.items()]
     return format_table(["scheduler", "latency (ms)", "mean", "p50", "p95", "p99", "max"], rows)
 
 
@@ -59,7 +65,7 @@ def _use(outcomes: list[Outcome]) -> str:
     rows = []
     for o in outcomes:
         m = o.metrics
-        rows.append([o.label, m.batch_requests_mean, m.batch_requests_max, m.batch_tokens_mean,
+        rows.append([o.title, m.batch_requests_mean, m.batch_requests_max, m.batch_tokens_mean,
                      _percent(m.kv_mean_share), _percent(m.kv_max_share), _percent(m.busy_share),
                      m.good_requests_per_s, _percent(m.latencies.good_share), m.slowdown_jain, m.slowdown_max,
                      _percent(m.order_inversions)])  # fmt: skip
@@ -73,7 +79,7 @@ def _priorities(outcomes: list[Outcome]) -> str:
     for o in outcomes:
         for priority, m in o.metrics.by_priority.items():
             ends = [x for found in (m.ttft, m.tpot, m.e2e) for x in (found and found.mean, found and found.p99)]
-            rows.append([o.label, priority, m.requests, m.completed, *ends, _percent(m.good_share)])
+            rows.append([o.title, priority, m.requests, m.completed, *ends, _percent(m.good_share)])
     return format_table(header, rows)
 
 
@@ -92,7 +98,8 @@ def left_out_texts(outcome: Outcome) -> list[str]:
     for what, who in (("can never fit in memory", run.infeasible), ("never finished", run.stalled)):
         if who:
             named = ", ".join(ids[i] for i in who[:5]) + (", ..." if len(who) > 5 else "")
-            texts.append(f"{outcome.label}: {len(who)} of {len(ids)} requests {what}: {named}")
+            why = f" ({run.why_stalled})" if what == "never finished" else ""
+            texts.append(f"{outcome.label}: {len(who)} of {len(ids)} requests {what}: {named}{why}")
     return texts
 
 

@@ -16,6 +16,10 @@ Terms = dict[int, int]
 """A linear expression: coefficient per variable index."""
 
 
+_PATIENCE = 128
+"""Variables and rows between two looks at the clock."""
+
+
 class OutOfTime(Exception):
     """The deadline passed while a program was being built."""
 
@@ -73,7 +77,14 @@ class Program:
     _rows_taken: set[str] = field(default_factory=set)
 
     def variable(self, lower: int, upper: int, name: str, *, ticks: bool = False) -> int:
-        """Add an integer variable; its index. A name already taken gets underscores."""
+        """Add an integer variable; its index. A name already taken gets underscores.
+
+        Raises
+        ------
+        OutOfTime
+            If `out_of_time` says so.
+        """
+        self.check_time()
         while name in self._taken:
             name += "_"
         self._taken.add(name)
@@ -82,6 +93,12 @@ class Program:
         self.names.append(name)
         self.ticks.append(ticks)
         return len(self.names) - 1
+
+    def check_time(self) -> None:
+        """Ask `out_of_time`, every so many calls; rows and variables do so by themselves."""
+        self._asked += 1
+        if self._asked % _PATIENCE == 0 and self.out_of_time():
+            raise OutOfTime
 
     def binary(self, name: str) -> int:
         """Add a 0-1 variable; its index."""
@@ -95,9 +112,7 @@ class Program:
         OutOfTime
             If `out_of_time` says so.
         """
-        self._asked += 1
-        if self._asked % 128 == 0 and self.out_of_time():
-            raise OutOfTime
+        self.check_time()
         kept = {v: a for v, a in terms.items() if a}
         least = sum(a * (self.lower[v] if a > 0 else self.upper[v]) for v, a in kept.items())
         most = sum(a * (self.upper[v] if a > 0 else self.lower[v]) for v, a in kept.items())

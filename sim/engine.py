@@ -58,6 +58,20 @@ class Simulation:
     infeasible: tuple[int, ...]
     stalled: tuple[int, ...]
 
+    @property
+    def why_stalled(self) -> str | None:
+        """What blocks the first stalled request, in words; None if none is."""
+        if not self.stalled:
+            return None
+        instance = self.replay.instance
+        i = self.stalled[0]
+        request, budget, name = instance.requests[i], instance.token_budget, instance.ids[i]
+        if request.input_tokens > budget:
+            return f"the prompt of request {name}, {request.input_tokens:,} tokens, is longer than C = {budget:,}"
+        if request.input_tokens + request.output_tokens - 1 > budget:
+            return f"request {name}, once evicted, needs a fill longer than C = {budget:,}"
+        return f"request {name} found no room"
+
 
 def simulate(
     instance: Instance,

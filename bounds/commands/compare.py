@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
         out = report.console()
         out.print(report.heading(instance), style="bold", soft_wrap=True)
         out.print(report.comparison_table(comparison))
+        for line in report.stalled_lines(comparison):
+            out.print(line, soft_wrap=True)
         out.print(report.proof_sentence(result), soft_wrap=True)
         out.print("lower bounds, for every schedule:")
         for line in report.bound_lines(bounds):

@@ -47,8 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--efficiency", type=number(0, exclusive=True), default=1.0, metavar="X",
                         help="share of the link's bandwidth reached (default 1)")  # fmt: skip
     parser.add_argument("--round-trip", action="store_true", help="charge the way out too")
-    parser.add_argument("--llm", metavar="NAME", help="for a cost model whose name does not tell")
-    parser.add_argument("--gpu", metavar="NAME", help="likewise")
+    parser.add_argument("--llm", metavar="NAME", help="with --gpu, instead of what the cost model's name tells")
+    parser.add_argument("--gpu", metavar="NAME", help="with --llm")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for stdout")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="save a figure per cost model here")
 
@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the tables, write JSON and figures."""
     if args.efficiency > 1:
         raise InputError("must be at most 1", field="--efficiency", value=args.efficiency)
+    if (args.llm is None) != (args.gpu is None):
+        raise InputError("give --llm and --gpu together", field="--llm" if args.llm is None else "--gpu")
     results = []
     for name in args.cost_model or [DEFAULT_COST_MODEL]:
         cost = load_cost_model(name)

@@ -266,7 +266,7 @@ def recheck(name: str, inputs: Mapping[str, Any], instance: Instance, cost: Cost
             return None
         if certificate["kind"] in ("levels", "circulation"):
             return _recheck_potentials(certificate, instance, cost)
-    except (KeyError, TypeError, IndexError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"malformed certificate: {error!r}") from None
     raise ValueError(f"unknown kind of certificate {certificate['kind']!r}")
 
@@ -291,7 +291,7 @@ def dominated(lengths: Sequence[tuple[int, int, int]], given: Sequence[tuple[int
 
     A greedy matching suffices where it succeeds; when it fails the answer is no, which is on the safe side.
     """
-    if sum(n for _, _, n in lengths) != sum(n for _, _, n in given):
+    if any(min(length) < 1 for length in lengths) or sum(n for _, _, n in lengths) != sum(n for _, _, n in given):
         return False
     rest = sorted(given, key=lambda length: (length[0], length[1]))
     left = [n for _, _, n in rest]

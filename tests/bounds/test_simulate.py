@@ -34,6 +34,21 @@ def test_infeasible_requests_are_reported_and_the_rest_goes_on(
     assert "1 of 2 requests can never fit in memory: huge" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["simulate", "bound", "compare"])
+def test_a_scheduler_that_stalls_has_no_time_and_a_reason(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        "kv_capacity_tokens: 10\ntoken_budget: 4\nrequests:\n- {count: 2, input_tokens: 6, output_tokens: 1}\n"
+    )
+    assert main([command, str(path), "--schedulers", "vllm,sarathi"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line for line in lines if line.startswith("vllm "))
+    assert row.split()[:4] == ["vllm", "(stalled:", "2)", "-"]
+    assert any("the prompt of request 0, 6 tokens, is longer than C = 4" in line for line in lines)
+
+
 def test_unknown_scheduler_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "paper-7.2-i0032", "--schedulers", "vlm"]) == 2
     error = capsys.readouterr().err

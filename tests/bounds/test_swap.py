@@ -79,3 +79,8 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (tmp_path / "swap-max-affine-llama3-8b-h100.png").stat().st_size > 10_000
     assert main(["swap", "--efficiency", "1.5"]) == 2
     assert main(["swap", "--link", "isa"]) == 2
+
+
+def test_an_llm_without_a_gpu_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["swap", "--gpu", "h100"]) == 2
+    assert "--llm: give --llm and --gpu together" in capsys.readouterr().err

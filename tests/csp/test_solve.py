@@ -12,6 +12,7 @@ import pytest
 
 from bounds.cli import main
 from csp.conclude import SolverMismatch, check_claim
+from csp.program import OutOfTime, Program
 from csp.solve import solve
 from csp.solvers import Answer, load_backend
 from sim.errors import InputError
@@ -140,3 +141,11 @@ def test_command_says_when_the_optimum_is_not_proven(capsys: pytest.CaptureFixtu
     assert main(words) == 0
     assert main([*words, "--require-optimal"]) == 1
     assert "not proven optimal" in capsys.readouterr().err
+
+
+def test_a_program_without_rows_stops_in_time_too() -> None:
+    program = Program(out_of_time=lambda: len(program.names) > 1_000)
+    with pytest.raises(OutOfTime):
+        for j in range(10_000):
+            program.variable(0, 1, f"x_{j}")
+    assert len(program.names) < 2_000

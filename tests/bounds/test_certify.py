@@ -133,7 +133,7 @@ def confirmed_and_refused(seed: int, mutations: int) -> tuple[str, int]:
     rng = random.Random(seed)
     instance = random_instance(rng, 3)
     result = solved(instance)
-    verdict = certify(result, instance, time_limit_s=5).verdict()
+    verdict = certify(result, instance, time_limit_s=1).verdict()
     tried = 0
     for mutate in rng.sample(MUTATIONS, mutations):
         changed = mutate(copy.deepcopy(result), rng)
@@ -144,7 +144,7 @@ def confirmed_and_refused(seed: int, mutations: int) -> tuple[str, int]:
     return verdict, tried
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(5))
 def test_random_results_pass_and_their_mutations_are_refused(block: int) -> None:
     verdicts, tried = [], 0
     for seed in range(20 * block, 20 * block + 20):

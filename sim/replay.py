@@ -80,8 +80,9 @@ class Rules:
     ----------
     allow_empty
         Accept batches that process nothing (real engines make such calls; they take no time).
-    preemption, chunking, hybrid
-        False forbids preempting, fills split over batches, or prefill and decode in one batch.
+    preemption, chunking, hybrid, holding
+        False forbids preempting, fills split over batches, prefill and decode in one batch, or that whoever holds KVs
+        is left out of a batch.
     swap
         The link, where KVs may be swapped to host memory; None forbids it.
     abandon
@@ -100,6 +101,7 @@ class Rules:
     abandon: bool = False
     prefix_sharing: bool = False
     receive: SwapLink | None = None
+    holding: bool = True
 
 
 PAPER_RULES = Rules()
@@ -355,6 +357,8 @@ class State:
                 generating.append(i)
         if not entries and not rules.allow_empty:
             raise RuleError("non-empty", "a batch must process at least one token", j)
+        if not rules.holding:
+            self._require_everybody(touched, j)
         if n_prefill and n_decode and not rules.hybrid:
             raise RuleError("no-hybrid", "prefill and decode in one batch are forbidden here", j)
         if tokens > instance.token_budget:
@@ -413,6 +417,11 @@ class State:
             raise RuleError("kv-capacity", f"{self.kv_blocks} blocks after {times} more batches", self.batches)
         self.now_ticks += timer.total(first, Features(0, 0, 0, 0, 0, 0, 0, 0, n), times)
         self.batches += times
+
+    def _require_everybody(self, touched: set[int], j: int) -> None:
+        for i, kv in enumerate(self.kv):
+            if kv and not self.done[i] and i not in touched:
+                raise RuleError("no-holding", "holds KVs and is left out of the batch", j, i)
 
     def _start(self, batch: Batch, latest_arrival: int, j: int) -> int:
         """Exact start. A file's nanoseconds are rounded up, so a start within the same nanosecond is back to back."""

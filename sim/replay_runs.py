@@ -66,7 +66,11 @@ def replay_runs(
 ) -> Replay | None:
     """Check and time a compact schedule; None if the batch by batch replay must decide."""
     batches = schedule.batches
-    if not isinstance(batches, RunBatches) or rules.prefix_sharing or any(r.prefilled for r in instance.requests):
+    if (
+        not (isinstance(batches, RunBatches) and rules.holding)
+        or rules.prefix_sharing
+        or any(r.prefilled for r in instance.requests)
+    ):
         return None
     state = _RunState(instance, cost, rules)
     try:

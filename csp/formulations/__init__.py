@@ -51,6 +51,8 @@ class Formulated:
         None where it cannot be expressed.
     back_to_back
         Whether batches follow each other without idle time.
+    constant_ticks
+        Time of every batch where all take the same and follow each other; else None.
     longest_ticks
         No batch, with the idle time before it, takes longer.
     latest_ticks
@@ -69,6 +71,7 @@ class Formulated:
     decode: Callable[[list[int]], Schedule]
     encode: Callable[[Replay], list[int] | None]
     back_to_back: bool
+    constant_ticks: int | None
     longest_ticks: int
     latest_ticks: int
     exact: bool

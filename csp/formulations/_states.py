@@ -88,7 +88,8 @@ def _whole(request: Request, k: int, instance: Instance, rules: Rules, *, chunks
     if k:
         ready: State = (READY, k, s - 1)
         yield Arc("decode", ready, _after(request, k + 1), s, 1, n_decode=1, decode_reads=s - 1)
-        yield Arc("hold", ready, ready, s - 1)
+        if rules.holding:
+            yield Arc("hold", ready, ready, s - 1)
         if rules.preemption:
             yield Arc("preempt", ready, absent)
 
@@ -102,7 +103,8 @@ def _chunked(request: Request, k: int, rules: Rules) -> Iterator[Arc]:
         level: State = (FILLING, k, m)
         yield Arc("leave", level, pool, tokens=-m, prefill_square=-m * m, prefill_reads=m)
         yield Arc("chunk", pool, level, m, m, n_prefill=1, prefill_square=m * m)
-        yield Arc("hold", level, level, m)
+        if rules.holding:
+            yield Arc("hold", level, level, m)
         if rules.preemption:
             yield Arc("preempt", level, absent)
 
@@ -117,7 +119,8 @@ def _swapped(request: Request, k: int, rules: Rules, *, chunks: bool) -> Iterato
         m = here[2]
         moved = rules.swap.transfer_ticks(m)
         yield Arc("swap-out", here, there, transfer_ticks=moved)
-        yield Arc("swap-in", there, here, m, transfer_ticks=moved)
+        if rules.holding:
+            yield Arc("swap-in", there, here, m, transfer_ticks=moved)
         yield Arc("stay", there, there)
         if rules.preemption:
             yield Arc("drop", there, (ABSENT, k, 0))

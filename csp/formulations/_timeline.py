@@ -34,10 +34,23 @@ class Timeline:
     """No batch, with the idle time before it, takes longer."""
     latest_ticks: int = 0
     """No batch of a schedule worth finding ends later."""
+
+    @property
+    def constant_ticks(self) -> int | None:
+        """Time of every batch where all take the same and follow each other; else None."""
+        coefficients = [piece for group in self.cost.groups for piece in group.pieces]
+        if self.starts or self.overlapped or self.transfers or not self.cost.additive:
+            return None
+        if any(any(piece[1:]) for piece in coefficients):
+            return None
+        return sum(piece[0] for piece in coefficients) or None
+
     group_times: dict[tuple[int, int], int] = field(default_factory=dict)
     """Variable of (batch, operator group) where the group has several pieces."""
     overlapped: dict[int, int] = field(default_factory=dict)
     """Variable of a batch's time where transfers run beside it."""
+    transfers: bool = False
+    """Whether KVs move on a link."""
     starts: list[int] = field(default_factory=list)
     """Variable of each batch's start; none offline."""
     arrived: dict[int, list[tuple[int, Request, Terms]]] = field(default_factory=dict)
@@ -81,6 +94,7 @@ def timeline(
     for j, expressions in enumerate(features):
         compute = _compute(line, program, expressions, j, longest)
         transfer = expressions.get("transfer", {})
+        line.transfers = line.transfers or bool(transfer)
         if swap is not None and swap.overlap:
             most = max(longest, sum(a * program.upper[v] for v, a in transfer.items()))
             line.longest_ticks = max(line.longest_ticks, most)

@@ -108,6 +108,9 @@ class Grid:
         program.at_most({x.a: 1, x.c: -1}, 0, f"processed_{i}_{j}")
         program.at_most({x.c: 1, x.a: -min(peak, self.instance.token_budget)}, 0, f"processes_{i}_{j}")
         program.at_most({x.g: 1, x.a: -1}, 0, f"generates_processed_{i}_{j}")
+        if not self.rules.holding:
+            idle = plus({x.m: 1, x.a: -peak}, times(-peak, self.before(i, j, "z")))
+            program.at_most(idle, 0, f"no_holding_{i}_{j}")
         if not self.rules.chunking:
             program.at_most({x.a: 1, x.g: -1}, 0, f"whole_{i}_{j}")
         done = self.tokens(i, j)
@@ -170,7 +173,8 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     variables = len(program.names)
     return Formulated(
         program=program, horizon=batches, used=used, duration=line.duration, end=line.end,
-        back_to_back=not line.starts, longest_ticks=line.longest_ticks, latest_ticks=line.latest_ticks,
+        back_to_back=not line.starts, constant_ticks=line.constant_ticks,
+        longest_ticks=line.longest_ticks, latest_ticks=line.latest_ticks,
         kinds=[(r, (i,)) for i, r in enumerate(instance.requests)], generated=grid.generated,
         decode=lambda values: decode_bigm(values, grid.cells),
         encode=lambda run: encode_bigm(run, grid.cells, program, line, variables),

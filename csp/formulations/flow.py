@@ -129,7 +129,8 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     variables = len(program.names)
     return Formulated(
         program=program, horizon=batches, used=used, duration=line.duration, end=line.end,
-        back_to_back=not line.starts, longest_ticks=line.longest_ticks, latest_ticks=line.latest_ticks,
+        back_to_back=not line.starts, constant_ticks=line.constant_ticks,
+        longest_ticks=line.longest_ticks, latest_ticks=line.latest_ticks,
         kinds=network.kinds, generated=network.generated,
         decode=lambda values: decode_flow(values, network.placed, network.kinds, batches),
         encode=lambda run: _encode(run, network, line, variables),
@@ -201,6 +202,7 @@ def whole_fills_suffice(problem: Problem) -> tuple[bool, str]:
         (instance.kv_blocks * instance.block_size > instance.token_budget, "M > C"),
         (not instance.offline, "requests arrive over time"),
         (not rules.hybrid, "hybrid batches are forbidden"),
+        (not rules.holding, "holding is forbidden"),
         (rules.swap is not None, "swapping is allowed"),
         (not all(goal.regular for goal in problem.goals), "single batches or the time between tokens are limited"),
         (cost.additive and not _decode_at_most_refill(cost), "a decode step can cost more than a refill"),

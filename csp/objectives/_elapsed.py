@@ -27,6 +27,8 @@ def sum_of_times(formulated: Formulated, milestone: str, weight_of: dict[int, in
         Weight >= 0 per kind.
     """
     program = formulated.program
+    if formulated.constant_ticks is not None:
+        return _constant(formulated, milestone, weight_of, formulated.constant_ticks)
     kinds_of: dict[int, list[int]] = defaultdict(list)
     for t, weight in weight_of.items():
         kinds_of[weight].append(t)
@@ -45,6 +47,19 @@ def sum_of_times(formulated: Formulated, milestone: str, weight_of: dict[int, in
                 program.at_least(plus({wait: 1}, times(-1, length), reached), 0, f"waits_{milestone}_{weight}_{j}_{r}")
                 total[wait] = weight
             before = _counted(formulated, milestone, kinds, j, members, weight)
+    return total
+
+
+def _constant(formulated: Formulated, milestone: str, weight_of: dict[int, int], length: int) -> Terms:
+    """The same where every batch takes the same time: whoever has not got there before a batch waits for it."""
+    total: Terms = {}
+    for t, weight in weight_of.items():
+        k = _k(formulated, t, milestone)
+        for j in range(formulated.horizon):
+            there = formulated.generated(t, k, j - 1) if j else {}
+            total = plus(total, times(-weight * length, there))
+        everybody = weight * length * formulated.horizon * len(formulated.kinds[t][1])
+        total = plus(total, {formulated.one(): everybody} if everybody else {})
     return total
 
 

@@ -245,7 +245,8 @@ def cost_model_names() -> list[str]:
     """
     from sim.cost.setups import all_setups
 
-    return sorted(_shipped_files()) + sorted(f"roofline/{setup.name}" for setup in all_setups())
+    of_machines = (name for name in _shipped_files() if "/" in name)  # "unit" stands for no machine
+    return sorted(of_machines) + sorted(f"roofline/{setup.name}" for setup in all_setups())
 
 
 @cache

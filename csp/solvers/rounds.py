@@ -1,0 +1,100 @@
+"""Rounds (every batch takes the same time, who starts runs to its end): local search, and a Lagrangian lower bound.
+
+For the mean completion time of requests that are all there at the start; the setting of Jaillet et al.
+(arXiv:2502.07115). It proves an optimum only where the bound meets the schedule; the `starts` formulation closes small
+instances.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+
+import numba
+
+from csp.formulations.starts import exactness
+from csp.result import Status
+from csp.rounds.bound import Relaxation, lower_bound
+from csp.rounds.local_search import improve, start_rounds
+from csp.solvers import Answer, Control, Problem
+from sim.cost.model import Features
+from sim.errors import InputError
+from sim.schedule import Batch, Schedule
+
+MAX_REQUESTS = 1000
+_RUNS, _ITERATIONS = 30, 2000
+"""Annealing runs and steps of the bound in one pass; passes go on while there is time, one if there is no limit."""
+
+
+def run(problem: Problem, control: Control) -> Answer:
+    """Improve the schedule and the bound in turns.
+
+    Raises
+    ------
+    InputError
+        If the problem is none of those described above.
+    """
+    unit = _require(problem)
+    instance = problem.instance
+    requests = [(r.input_tokens, r.output_tokens) for r in instance.requests]
+    n, memory = len(requests), instance.kv_capacity_tokens
+
+    def worth(total: int) -> Fraction:
+        return Fraction(total * unit, n)
+
+    orders = [sorted(range(n), key=lambda i: requests[i][1]), sorted(range(n), key=lambda i: _area(*requests[i]))]
+    order = min(orders, key=lambda order: start_rounds(requests, memory, order)[0])
+    best, bound, passes = start_rounds(requests, memory, order)[0], 0, 0
+    control.report(worth(best), None)
+    while passes == 0 or (control.deadline is not None and not control.stopped and bound < best):
+        left = control.remaining_s
+        half = math.inf if left is None else time.monotonic() + left / 2
+        best, order = improve(
+            requests, memory, order, runs=_RUNS, seed=control.seed + passes,
+            stopped=lambda half=half: control.stopped or time.monotonic() > half,  # type: ignore[misc]
+            found=lambda total, order: control.report(worth(total), None),
+        )  # fmt: skip
+        _, starts = start_rounds(requests, memory, order)
+        last = max(start + o for start, (_, o) in zip(starts, requests, strict=True))
+        relaxation = Relaxation(requests, memory, last + last // 20 + 1)
+        found = lower_bound(relaxation, best, iterations=_ITERATIONS * 2**passes, stopped=lambda: control.stopped)
+        bound, passes = max(bound, found), passes + 1
+        control.report(None, worth(bound))
+    _, starts = start_rounds(requests, memory, order)
+    exact, reason = exactness(problem.rules)
+    status: Status = "OPTIMAL" if bound == best else "FEASIBLE"
+    return Answer(status, _schedule(requests, starts), worth(best), worth(bound), exact, reason,
+                  f"rounds, numba {numba.__version__}")  # fmt: skip
+
+
+def _area(inputs: int, outputs: int) -> int:
+    return outputs * inputs + outputs * (outputs - 1) // 2
+
+
+def _require(problem: Problem) -> int:
+    """Ticks of a round."""
+    instance, cost = problem.instance, problem.cost
+    unit = cost.batch_ticks(Features(1, 0, 0, 0, 0, 0, 0, 0, 0))
+    most = cost.batch_ticks(Features(1, 1, 1, 9, 9, 99, 99, 99, 99))
+    if not unit or unit != most:
+        raise InputError("needs a cost model whose batches all take the same time (unit)", field="solver",
+                         value="rounds")  # fmt: skip
+    if problem.objective != "mean_completion" or problem.limits or not instance.offline:
+        raise InputError("minimises mean_completion, without limits and arrivals", field="solver", value="rounds")
+    if len(instance.requests) > MAX_REQUESTS:
+        raise InputError(f"takes at most {MAX_REQUESTS:,} requests", field="solver", value="rounds")
+    if instance.block_size != 1 or instance.max_num_seqs is not None:
+        raise InputError("knows neither blocks nor max_num_seqs", field="solver", value="rounds")
+    if instance.token_budget < instance.kv_capacity_tokens:
+        raise InputError("needs a token budget of at least the KV capacity", field="solver", value="rounds")
+    return unit
+
+
+def _schedule(requests: list[tuple[int, int]], starts: list[int]) -> Schedule:
+    last = max(start + o for start, (_, o) in zip(starts, requests, strict=True))
+    process: list[list[tuple[int, int]]] = [[] for _ in range(last)]
+    for i, (start, (inputs, outputs)) in enumerate(zip(starts, requests, strict=True)):
+        for age in range(outputs):
+            process[start + age].append((i, 1 if age else inputs))
+    return Schedule(tuple(Batch(tuple(sorted(p, key=lambda pair: pair[1] > 1))) for p in process if p))

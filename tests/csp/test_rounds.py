@@ -1,0 +1,136 @@
+"""Unit rounds: MC-SF, the program of start times, the local search and its bound, against the independent search."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from csp.formulations.starts import exactness
+from csp.rounds.bound import _SCALE, Relaxation, lower_bound
+from csp.rounds.local_search import improve, start_rounds
+from csp.solve import solve
+from sim.engine import simulate
+from sim.errors import InputError
+from sim.instance import Instance, Request, load_instance
+from sim.replay import RuleError, Rules, replay
+from sim.schedule import Batch, Schedule
+from tests.csp.test_against_search import examples
+from tests.oracle import Limits, Makespan, WeightedCompletion, optimum
+
+RULES = Rules(preemption=False, chunking=False, holding=False)
+LIMITS = Limits(preemption=False, chunking=False, holding="never")
+MEAN = WeightedCompletion(None, True)
+
+
+@st.composite
+def rounds(draw: st.DrawFn, most_requests: int = 4, cost_model: str = "unit") -> Instance:
+    request = st.builds(Request, st.integers(1, 5), st.integers(1, 5))
+    requests = tuple(draw(st.lists(request, min_size=1, max_size=most_requests)))
+    peak = max(r.peak_kv_tokens for r in requests)
+    return Instance(requests, peak + draw(st.integers(0, 8)), cost_model=cost_model)
+
+
+def test_holding_is_refused_where_forbidden() -> None:
+    instance = Instance((Request(2, 2), Request(1, 1)), 9, cost_model="unit")
+    schedule = Schedule((Batch(((0, 2),)), Batch(((1, 1),)), Batch(((0, 1),))))
+    assert replay(instance, schedule).makespan_ms == 3
+    with pytest.raises(RuleError, match=r"batch 1, request 0.*no-holding"):
+        replay(instance, schedule, rules=RULES)
+
+
+@given(rounds())
+@examples(40)
+def test_mc_sf_keeps_the_rules_and_starts_the_shortest_first(instance: Instance) -> None:
+    run = simulate(instance, "mc_sf").replay
+    assert replay(instance, run.schedule, rules=RULES).makespan_ticks == run.makespan_ticks
+    by_output: dict[int, list[int]] = {}
+    for r, t in zip(instance.requests, run.first_token_ticks, strict=True):
+        by_output.setdefault(r.output_tokens, []).append(t or 0)
+    assert all(max(by_output[a]) <= min(by_output[b]) for a, b in pairwise(sorted(by_output)))
+
+
+def test_mc_sf_by_hand() -> None:
+    """M = 6: two of (2, 3) peak at 4 each and overlap by one round at most, so the second starts two rounds later."""
+    instance = Instance((Request(2, 3), Request(2, 3), Request(1, 2)), 6, cost_model="unit")
+    run = simulate(instance, "mc_sf").replay
+    assert [round(t / 10**11) for t in run.completed_ticks] == [3, 5, 2]
+
+
+@given(rounds())
+@examples(20)
+def test_start_times_are_the_search(instance: Instance) -> None:
+    for objective, searched in (("mean_completion", MEAN), ("makespan", Makespan())):
+        expected = optimum(instance, searched, limits=LIMITS)
+        result = solve(instance, objective=objective, rules=RULES, formulation="starts", solver="highs")
+        assert expected is not None
+        assert (result.status, result.objective_ticks) == ("OPTIMAL", expected.value)
+
+
+@given(rounds(3, "linear/llama2-7b-a100"))
+@examples(12)
+def test_start_times_with_any_cost_are_flow_and_search(instance: Instance) -> None:
+    expected = optimum(instance, limits=LIMITS)
+    assert expected is not None
+    for formulation in ("starts", "flow"):
+        result = solve(instance, rules=RULES, formulation=formulation, solver="highs")
+        assert (result.status, result.objective_ticks) == ("OPTIMAL", expected.value)
+
+
+def test_start_times_are_only_exact_without_choices() -> None:
+    assert exactness(RULES)[0]
+    for name in ("preemption", "chunking", "holding"):
+        assert not exactness(Rules(**{**dict.fromkeys(("preemption", "chunking", "holding"), False), name: True}))[0]
+    result = solve(load_instance("paper-7.2-i0032"), formulation="starts")
+    assert not result.exact and result.status == "FEASIBLE"
+
+
+@given(rounds(5), st.integers(0, 9))
+@examples(60)
+def test_bound_search_and_local_search_bracket(instance: Instance, seed: int) -> None:
+    expected = optimum(instance, MEAN, limits=LIMITS)
+    assert expected is not None
+    total = round(expected.value * len(instance.requests)) // 10**11
+    requests = [(r.input_tokens, r.output_tokens) for r in instance.requests]
+    memory = instance.kv_capacity_tokens
+    found, order = improve(requests, memory, range(len(requests)), runs=1, seed=seed)
+    assert start_rounds(requests, memory, order)[0] == found >= total
+    for last in (1, 4, 20):
+        assert lower_bound(Relaxation(requests, memory, last), found, iterations=60) <= total
+
+
+@given(rounds(4), st.data())
+@examples(40)
+def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> None:
+    import numpy as np
+
+    expected = optimum(instance, MEAN, limits=LIMITS)
+    assert expected is not None
+    total = round(expected.value * len(instance.requests)) // 10**11
+    relaxation = Relaxation([(r.input_tokens, r.output_tokens) for r in instance.requests],
+                            instance.kv_capacity_tokens, 8)  # fmt: skip
+    random = np.random.default_rng(data.draw(st.integers(0, 999)))
+    shape = (len(relaxation.right), relaxation.rounds + 1)
+    prices = (random.random(shape) * random.choice([0, 0.02, 0.3], shape) * _SCALE).astype(np.int64)
+    prices[:, 0] = 0
+    assert relaxation.value(prices) <= total
+
+
+def test_backend_improves_on_mc_sf_and_says_what_it_proves() -> None:
+    requests = tuple(Request(1 + i % 5, 1 + 7 * i % 23) for i in range(24))
+    instance = Instance(requests, 30, cost_model="unit")
+    result = solve(instance, objective="mean_completion", solver="rounds", rules=RULES, seed=1)
+    mc_sf = simulate(instance, "mc_sf").replay
+    assert result.objective_ticks * 24 < sum(t or 0 for t in mc_sf.e2e_ticks())
+    assert result.lower_bound_source == "rounds" and 0 < result.gap < 0.5
+
+
+@pytest.mark.parametrize(
+    "change", [{"cost_model": "linear/llama2-7b-a100"}, {"block_size": 2}, {"max_num_seqs": 1}, {"token_budget": 3}]
+)
+def test_backend_refuses_what_it_does_not_describe(change: dict) -> None:
+    instance = Instance((Request(2, 2), Request(1, 3)), 6, cost_model="unit").replace(**change)
+    with pytest.raises(InputError, match="rounds"):
+        solve(instance, objective="mean_completion", solver="rounds", rules=RULES)

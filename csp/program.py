@@ -21,7 +21,7 @@ _PATIENCE = 128
 
 
 class OutOfTime(Exception):
-    """The deadline passed while a program was being built."""
+    """The deadline passed while a program was being built, or a solver did not end at it."""
 
 
 @dataclass(slots=True)

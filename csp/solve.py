@@ -205,8 +205,11 @@ def _ask(backend: Backend, problem: Problem, control: Control) -> Answer:
     stop, report = control.stop, control.report
     assert isinstance(stop, _Stop)
     stop.inner.clear()
+    ended = threading.Event()
 
     def watch(incumbent: Ticks | None, lower: Ticks | None) -> None:
+        if ended.is_set():
+            return
         report(incumbent, lower)
         good = incumbent is not None and problem.cutoff is not None and incumbent <= problem.cutoff
         if problem.question and good:
@@ -214,9 +217,11 @@ def _ask(backend: Backend, problem: Problem, control: Control) -> Answer:
 
     try:
         return backend.run(problem, replace(control, report=watch))
-    except OutOfTime:
-        reason = "time ended while the program was being built"
-        return Answer("UNKNOWN", None, None, None, False, reason, "(not started)")
+    except OutOfTime as error:
+        reason = str(error) or "time ended while the program was being built"
+        return Answer("UNKNOWN", None, None, None, False, reason, "(not finished)")
+    finally:
+        ended.set()
 
 
 class _Stop(threading.Event):

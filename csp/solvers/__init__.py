@@ -157,7 +157,7 @@ class Backend(Protocol):
     """A solver module."""
 
     def run(self, problem: Problem, control: Control) -> Answer:
-        """Solve until proven, stopped, or out of time (raising `csp.program.OutOfTime` only while building)."""
+        """Solve until proven, stopped, or out of time (`csp.program.OutOfTime` means without an answer)."""
 
 
 def load_backend(name: str) -> Backend:

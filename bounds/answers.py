@@ -34,10 +34,11 @@ def ticks(text: str, field: str) -> Fraction:
 
 
 def add_rules(group: argparse._ArgumentGroup) -> None:
-    """--no-preemption, --no-chunking, --no-hybrid, --swap."""
+    """--no-preemption, --no-chunking, --no-hybrid, --no-holding, --swap."""
     group.add_argument("--no-preemption", action="store_true", help="forbid preemption")
     group.add_argument("--no-chunking", action="store_true", help="forbid fills split over batches")
     group.add_argument("--no-hybrid", action="store_true", help="forbid prefill and decode in one batch")
+    group.add_argument("--no-holding", action="store_true", help="whoever holds KVs is processed in every batch")
     group.add_argument("--swap", metavar="MS:MS[:overlap]", help="KVs may be swapped to host memory and back: latency "
                        "of a transfer and time per KV token, beside the batch if overlap is given")  # fmt: skip
 
@@ -51,7 +52,8 @@ def rules_of(args: argparse.Namespace) -> Rules:
             raise InputError("must be MS:MS or MS:MS:overlap", field="--swap", value=args.swap)
         times = [round(ticks(text, "--swap")) for text in (latency, rest[0])]
         swap = SwapLink(times[0], times[1], overlap=len(rest) == 2)
-    return Rules(preemption=not args.no_preemption, chunking=not args.no_chunking, hybrid=not args.no_hybrid, swap=swap)
+    return Rules(preemption=not args.no_preemption, chunking=not args.no_chunking, hybrid=not args.no_hybrid,
+                 holding=not args.no_holding, swap=swap)  # fmt: skip
 
 
 def limits_of(args: argparse.Namespace) -> list[tuple[str, Fraction]]:

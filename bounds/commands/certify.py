@@ -25,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-preemption", action="store_true", help="preemption was forbidden")
     group.add_argument("--no-chunking", action="store_true", help="fills split over batches were forbidden")
     group.add_argument("--no-hybrid", action="store_true", help="prefill and decode in one batch were forbidden")
+    group.add_argument("--no-holding", action="store_true", help="holding KVs without being processed was forbidden")
     group.add_argument("--swap", metavar="MS:MS[:overlap]", help="swapping was allowed over this link")
     add_common(parser)
 

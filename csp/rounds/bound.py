@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from csp.rounds._kernels import prices, usage
-
 _SCALE = 2**24
 """Prices are rounded to this many parts of a unit for the exact bound."""
 _MOST_Q = 3
@@ -78,6 +76,8 @@ class Relaxation:
         Every round's completion counts `_SCALE`; starts beyond the last row cost no prices and complete later than one
         right after it.
         """
+        from csp.rounds._kernels import prices
+
         out = np.zeros((len(self.inputs), self.rounds), np.int64)
         prices(row_prices, self.first_age, self.inputs, self.outputs, self.rounds, out)
         out += (np.arange(self.rounds)[None, :] + self.outputs[:, None]) * _SCALE
@@ -96,6 +96,8 @@ def lower_bound(
     upper
         Total of a known schedule; prices aim a little above the best bound, but never above it.
     """
+    from csp.rounds._kernels import prices, usage
+
     r = relaxation
     shape = (len(r.right), r.rounds + 1)
     center, best = np.zeros(shape), 0.0

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from csp.rounds._kernels import anneal, earliest_fit
-
 _STEPS_AT_ONCE = 20_000
 
 
@@ -18,6 +16,8 @@ def start_rounds(requests: Sequence[tuple[int, int]], memory: int, order: Sequen
     >>> start_rounds([(2, 3), (2, 1)], 5, [1, 0])
     (4, [0, 0])
     """
+    from csp.rounds._kernels import earliest_fit
+
     inputs, outputs = _arrays(requests)
     used, starts = np.zeros(int(outputs.sum()) * 2 + 2, np.int64), np.zeros(len(requests), np.int64)
     total = earliest_fit(np.array(order, np.int64), inputs, outputs, memory, used, starts)
@@ -35,6 +35,8 @@ def improve(
     found
         Told of each improvement.
     """
+    from csp.rounds._kernels import anneal
+
     inputs, outputs = _arrays(requests)
     used = np.zeros(int(outputs.sum()) * 2 + 2, np.int64)
     generator = np.random.default_rng(seed)

@@ -128,8 +128,8 @@ def build_space(instance: Instance, cost: CostModel, rules: Rules) -> Space:
 def _require_searchable(instance: Instance, rules: Rules) -> None:
     if not instance.offline:
         raise InputError("the search over states needs all arrivals at 0; use the flow formulation", field="solver")
-    if rules.swap is not None or rules.abandon or rules.prefix_sharing:
-        raise InputError("the search over states knows neither swapping nor abandoning nor shared prefixes",
+    if rules.swap is not None or rules.abandon or rules.prefix_sharing or not rules.holding:
+        raise InputError("the search over states knows neither swapping nor abandoning nor shared prefixes, and holds",
                          field="solver")  # fmt: skip
     codes = 2 * (max(r.output_tokens for r in instance.requests) + 1)
     if codes >= 2**16 or codes * len(instance.requests) > MOST_CODES:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import time
 from fractions import Fraction
-
-import numba
+from importlib.metadata import version
 
 from csp.formulations.starts import exactness
 from csp.result import Status
@@ -65,7 +64,7 @@ def run(problem: Problem, control: Control) -> Answer:
     exact, reason = exactness(problem.rules)
     status: Status = "OPTIMAL" if bound == best else "FEASIBLE"
     return Answer(status, _schedule(requests, starts), worth(best), worth(bound), exact, reason,
-                  f"rounds, numba {numba.__version__}")  # fmt: skip
+                  f"rounds, numba {version('numba')}")  # fmt: skip
 
 
 def _area(inputs: int, outputs: int) -> int:

@@ -26,8 +26,11 @@ MEAN = WeightedCompletion(None, True)
 
 
 @st.composite
-def rounds(draw: st.DrawFn, most_requests: int = 4, cost_model: str = "unit") -> Instance:
-    request = st.builds(Request, st.integers(1, 5), st.integers(1, 5))
+def rounds(
+    draw: st.DrawFn, most_requests: int = 4, cost_model: str = "unit", *, arrivals: bool = False
+) -> Instance:  # fmt: skip
+    arrival = st.sampled_from([0, 0, 10**6, 4 * 10**6]) if arrivals else st.just(0)
+    request = st.builds(Request, st.integers(1, 5), st.integers(1, 5), arrival)
     requests = tuple(draw(st.lists(request, min_size=1, max_size=most_requests)))
     peak = max(r.peak_kv_tokens for r in requests)
     return Instance(requests, peak + draw(st.integers(0, 8)), cost_model=cost_model)
@@ -69,8 +72,8 @@ def test_start_times_are_the_search(instance: Instance) -> None:
         assert (result.status, result.objective_ticks) == ("OPTIMAL", expected.value)
 
 
-@given(rounds(3, "linear/llama2-7b-a100"))
-@examples(12)
+@given(rounds(3, "linear/llama2-7b-a100", arrivals=True))
+@examples(14)
 def test_start_times_with_any_cost_are_flow_and_search(instance: Instance) -> None:
     expected = optimum(instance, limits=LIMITS)
     assert expected is not None

@@ -12,7 +12,7 @@ import time
 
 from csp.relaxations.aggregate import Relaxation
 from csp.relaxations.certificate import circulation_certificate
-from csp.relaxations.circulation import TooManyError, network, prove_circulation, solve_circulation
+from csp.relaxations.circulation import MOST_ARCS, TooManyError, network, prove_circulation, solve_circulation
 from csp.relaxations.load import load_of
 from csp.relaxations.patterns import charges
 from csp.result import Bound
@@ -38,12 +38,12 @@ def bound(
     if charge.least <= 0:
         return None
     try:
-        net = network(load, charge)
+        net = network(load, charge, most_arcs=MOST_ARCS)
         found = solve_circulation(load, net, time_limit_s=time_limit_s or DEFAULT_TIME_LIMIT_S)
         if found is None:
             return None
         potential, outside = ([round(x * TICKS_PER_MS) for x in part] for part in found)
-        ticks = math.ceil(prove_circulation(load, charge, potential, outside))
+        ticks = math.ceil(prove_circulation(load, charge, potential, outside, net))
     except (TooManyError, ArithmeticError, ValueError):
         return None
     inputs = {

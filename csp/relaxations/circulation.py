@@ -35,6 +35,8 @@ Resident = tuple[int, int]
 State = tuple[int, ...]
 """How many residents of each kind, in the order of `Network.residents`."""
 
+MOST_STATES, MOST_ARCS = 600, 400_000
+"""Beyond these the network is not listed."""
 _COLUMNS_PER_ROUND = 600
 
 
@@ -70,7 +72,7 @@ class Network:
     net: tuple[Ints, Ints, Ints]
 
 
-def network(load: Load, charge: Charges, *, most_states: int = 600, most_arcs: int = 400_000) -> Network:
+def network(load: Load, charge: Charges, *, most_states: int = MOST_STATES, most_arcs: int = MOST_ARCS) -> Network:
     """List all resident sets and batches.
 
     Raises
@@ -251,18 +253,25 @@ def _alone(net: Network) -> Ints:
     return np.flatnonzero((sizes[net.source] <= 1) & (sizes[net.target] <= 1))
 
 
-def prove_circulation(load: Load, charge: Charges, potential: list[int], outside: list[int]) -> Fraction:
+def prove_circulation(
+    load: Load, charge: Charges, potential: list[int], outside: list[int], net: Network | None = None
+) -> Fraction:
     """The makespan bound, in ticks, that potentials in ticks prove; exact.
 
     Sets' potentials are lowered until batches that process nothing take nothing away, smallest sets first; what other
     batches take away beyond their cost is divided out (see `csp.relaxations.certificate.prove`).
+
+    Parameters
+    ----------
+    net
+        The network, where it is listed already.
 
     Raises
     ------
     ValueError
         If there are not as many potentials as sets and absent kinds, or they are too large for 64 bits.
     """
-    net = network(load, charge)
+    net = net or network(load, charge)
     if len(potential) != len(net.states) or len(outside) != len(net.absent):
         raise ValueError("needs a potential for each resident set and each kind of absent request")
     if max(map(abs, (*potential, *outside))) > 2**52:

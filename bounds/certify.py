@@ -2,18 +2,18 @@
 
 A claim is *confirmed* when a computation here, in exact integers, gives at least as much; *refuted* when one
 contradicts it; *open* when it rests on the solver alone. Bounds come from `bounds.lower`: batch counts and prices in
-exact fractions, and the level program, whose potentials (carried by the result, or solved for anew) are checked against
-every batch pattern in integers.
+exact fractions, and programs whose duals (carried by the result, or solved for anew) are checked in integers: weights
+of sizes by a knapsack, potentials against every batch pattern or every batch between resident sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from bounds.lower import bound_names, iter_bounds
+from bounds.lower import NOT_UNDER_SWAPPING, bound_names, iter_bounds
 from csp.objectives import load_objective
 from csp.relaxations.certificate import recheck
 from csp.search.space import build_space
@@ -116,8 +116,10 @@ def certify(
     if run is not None:
         certificate.objective = goal.value(run, cost)
     _objective(certificate, result, source)
-    claimed = _bounds(certificate, result, instance, cost, source) if goal.unit == "ms" else {}
-    _recompute(certificate, instance, cost, name, claimed, time_limit_s)
+    unfit = NOT_UNDER_SWAPPING if rules.swap is not None else ()
+    claimed = _bounds(certificate, result, instance, cost, unfit, source) if goal.unit == "ms" else {}
+    _recompute(certificate, instance, cost, [b for b in bound_names(name) if b not in unfit], name, claimed,
+               time_limit_s)  # fmt: skip
     _lower_bound(certificate, result, claimed)
     _heuristics(certificate, instance, cost, rules, name)
     _status(certificate, result, source)
@@ -180,8 +182,9 @@ def _objective(certificate: Certificate, result: Mapping[str, Any], source: str)
 
 
 def _bounds(
-    certificate: Certificate, result: Mapping[str, Any], instance: Instance, cost: CostModel, source: str
-) -> dict[str, float]:
+    certificate: Certificate, result: Mapping[str, Any], instance: Instance, cost: CostModel, unfit: Sequence[str],
+    source: str,
+) -> dict[str, float]:  # fmt: skip
     """Check each bound the result lists by the numbers it comes with; what each claims, in ms."""
     claimed: dict[str, float] = {}
     for entry in result["bounds"]:
@@ -191,6 +194,9 @@ def _bounds(
         if value is None:
             raise InputError("missing", source=source, field=f"bounds.{name}.value_ms")
         claimed[name] = value
+        if name in unfit:
+            certificate.note(f"bound {name}", "open", "not proven where requests may be swapped")
+            continue
         inputs = entry.get("inputs")
         try:
             proven = recheck(name, inputs if isinstance(inputs, Mapping) else {}, instance, cost)
@@ -213,12 +219,11 @@ def _best(certificate: Certificate, value: Ticks, name: str) -> None:
 
 
 def _recompute(
-    certificate: Certificate, instance: Instance, cost: CostModel, objective: str, claimed: Mapping[str, float],
-    time_limit_s: float | None,
+    certificate: Certificate, instance: Instance, cost: CostModel, names: Sequence[str], objective: str,
+    claimed: Mapping[str, float], time_limit_s: float | None,
 ) -> None:  # fmt: skip
     """Compute all bounds anew; a listed one that the numbers did not settle is compared with its own."""
-    for bound in iter_bounds(instance, cost, objective=objective, only=bound_names(objective),
-                             time_limit_s=time_limit_s):  # fmt: skip
+    for bound in iter_bounds(instance, cost, objective=objective, only=names, time_limit_s=time_limit_s):
         _best(certificate, bound.value_ticks, bound.name)
         for place, finding in enumerate(certificate.findings):
             if finding.claim == f"bound {bound.name}" and finding.verdict == "open":

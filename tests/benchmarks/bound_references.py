@@ -1,0 +1,72 @@
+"""Lower bounds against values found by other programs (design notes of the project): level and circulation programs.
+
+    python tests/benchmarks/bound_references.py [--time-limit 120]
+
+Linear cost of Llama-2-7B on an A100, identical requests, values in ms per request; also optima that the bounds must not
+exceed. Exits with 1 if a value differs by more than its rounding or a bound exceeds an optimum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bounds.lower import iter_bounds
+from bounds.table import format_table
+from csp.relaxations.certificate import recheck
+from sim.cost.model import load_cost_model
+from sim.instance import Instance, Request
+
+COST = load_cost_model("linear/llama2-7b-a100")
+PER_REQUEST = [
+    ("circulation", 32, 4, 64, 15.045301), ("circulation", 8, 8, 30, 11.890538), ("circulation", 16, 8, 64, 10.807653),
+    ("circulation", 32, 32, 100, 60.429039), ("levels", 8, 8, 30, 11.790668), ("levels", 16, 8, 64, 10.651515),
+    ("levels", 32, 32, 100, 59.885008), ("levels", 1, 32, 100, 18.658957),
+]  # fmt: skip
+"""Bound, I, O, M, ms per request."""
+OPTIMA = [(8, 8, 30, 6, 71.727), (8, 8, 30, 8, 97.904), (8, 8, 30, 9, 110.847), (8, 8, 30, 10, 120.213),
+          (16, 8, 64, 8, 89.070), (32, 4, 64, 4, 60.181)]  # fmt: skip
+"""I, O, M, N, optimal makespan in ms, rounded to a thousandth."""
+TOLERANCE = 1e-6
+"""Relative; where the column generation of the level program stops."""
+REQUESTS = 1024
+
+
+def main() -> int:
+    """Print both tables; 1 if anything is off."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds for each bound")
+    args = parser.parse_args()
+    rows: list[list[object]] = []
+    wrong = 0
+    for name, inputs, outputs, capacity, reference in PER_REQUEST:
+        instance = Instance((Request(inputs, outputs),) * REQUESTS, capacity)
+        began = time.process_time()
+        found = next(iter_bounds(instance, COST, only=[name], time_limit_s=args.time_limit), None)
+        spent = time.process_time() - began
+        began = time.process_time()
+        same = found is not None and recheck(name, found.inputs, instance, COST) == found.value_ticks
+        checked = time.process_time() - began
+        value = float("nan") if found is None else found.value_ms / REQUESTS
+        wrong += not (same and abs(value - reference) <= TOLERANCE * reference)
+        rows.append([name, inputs, outputs, capacity, f"{reference:.6f}", f"{value:.6f}", f"{value - reference:+.1e}",
+                     f"{spent:.1f}", f"{checked:.1f}", "yes" if same else "no"])  # fmt: skip
+    print(format_table(["bound", "I", "O", "M", "reference", "here", "difference", "CPU s", "recheck s", "rechecked"],
+                       rows), end="\n\n")  # fmt: skip
+    rows = []
+    for inputs, outputs, capacity, n, optimum in OPTIMA:
+        instance = Instance((Request(inputs, outputs),) * n, capacity)
+        best = max(iter_bounds(instance, COST, time_limit_s=args.time_limit), key=lambda bound: bound.value_ticks)
+        wrong += best.value_ms > optimum + 5e-4
+        rows.append([n, inputs, outputs, capacity, f"{optimum:.3f}", f"{best.value_ms:.3f}", best.name,
+                     f"{1 - best.value_ms / optimum:.2%}"])  # fmt: skip
+    print(format_table(["N", "I", "O", "M", "optimum", "best bound", "by", "below by"], rows))
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -38,7 +38,7 @@ def made(instance: Instance, cost: CostModel = LINEAR) -> Bound:
         (16, 8, 64, 10.651515),
         (32, 32, 100, 59.885008),
         (1, 32, 100, 18.658957),
-    ],  # fmt: skip
+    ],
 )
 def test_reference_values(inputs: int, outputs: int, capacity: int, per_request_ms: float) -> None:
     """Level programs solved by another program (design notes of the project)."""

@@ -70,6 +70,17 @@ class Disaggregated:
         """On the decode side."""
         return sum(sum(run.replay.preemptions) for run in self.decode)
 
+    @property
+    def swapped_out(self) -> int:
+        """Evictions to host memory on the decode side."""
+        return sum(len(batch.swap_out) for run in self.decode for batch in run.replay.schedule.batches)
+
+    @property
+    def unfinished(self) -> tuple[int, ...]:
+        """Requests that fit and yet never finished, in either pool."""
+        left_out = set(self.instance.infeasible())
+        return tuple(i for i, t in enumerate(self.completed_ticks()) if t is None and i not in left_out)
+
     def completed_ticks(self) -> list[int | None]:
         """Per request of the whole instance, when its last token came out."""
         times: list[int | None] = [None] * len(self.instance.requests)
@@ -91,7 +102,7 @@ def simulate_disaggregated(
     instance: Instance,
     pools: Pools,
     *,
-    prefill_scheduler: str = "vllm",
+    prefill_scheduler: str = "sarathi_cs",
     decode_scheduler: str = "sarathi_cs",
     cost: CostModel | None = None,
     rules: Rules = ENGINE_RULES,
@@ -102,6 +113,8 @@ def simulate_disaggregated(
     ----------
     instance
         Arrivals, lengths, and the M, C and cost model of every worker.
+    prefill_scheduler
+        One that chunks prompts longer than C; others leave such prompts unfinished and block behind them.
     decode_scheduler
         One that swaps requests in; with an offload link name a refill too ("sarathi_cs_srf_swap").
 

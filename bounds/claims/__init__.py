@@ -16,8 +16,8 @@ A file defines
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from sim.registry import load, names
@@ -35,6 +35,9 @@ REPRODUCED, DIRECTION, NOT_REPRODUCED, NOT_TESTABLE = (
     "not reproduced",
     "not testable here",
 )
+
+
+NO_SCHEDULE = "No schedule is compared here, so there is nothing to bound: the claim is about a formula of the costs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,9 @@ class Verdict:
     plain
         One paragraph in plain words for an engineer.
     left_on_table
-        What the certified lower bound says about the experiment; None where none applies.
+        What the certified lower bound says about the experiment, or why none applies.
+    other_costs
+        Ours and the verdict under the other cost models; None where costs play no part.
     """
 
     claim: str
@@ -68,7 +73,8 @@ class Verdict:
     verdict: str
     reason: str
     plain: str
-    left_on_table: str | None = None
+    left_on_table: str
+    other_costs: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -111,6 +117,40 @@ def claim_figures(name: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]
     draw = getattr(load_claim(name), "figures", None)
     if draw is not None:
         yield from draw(rows)
+
+
+def cost_model_of(row: Row) -> str:
+    """Whose rows are judged together by `across`."""
+    return str(row["cost_model"])
+
+
+def across(
+    rows: Sequence[Row], judge_one: Callable[[list[Row]], list[Verdict]], key: Callable[[Row], str] = cost_model_of
+) -> list[Verdict]:
+    """Judge the rows of every cost model alike: the first one's verdicts, with what the others say beside them.
+
+    Parameters
+    ----------
+    rows
+        Those of the published cost model come first.
+    judge_one
+        Words the verdicts of one cost model's rows, always the same number of them.
+    key
+        What tells cost models apart, where a claim is about several machines.
+    """
+    models = list(dict.fromkeys(map(key, rows)))
+    judged = [judge_one([row for row in rows if key(row) == model]) for model in models]
+    lines = []
+    for same in zip(*judged, strict=True):
+        beside = [f"{model}: {verdict.ours} ({verdict.verdict})" for model, verdict in zip(models, same, strict=True)]
+        left = dict.fromkeys(verdict.left_on_table for verdict in same)
+        if len(left) > 1:
+            left = dict.fromkeys(f"{model}: {v.left_on_table}" for model, v in zip(models, same, strict=True))
+        ours = f"{models[0]}: {same[0].ours}"
+        lines.append(
+            replace(same[0], ours=ours, other_costs="; ".join(beside[1:]) or None, left_on_table=". ".join(left))
+        )
+    return lines
 
 
 def grade(measured: float, published: float, *, tolerance: float = 0.15) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,25 +13,38 @@ from bounds.claims import Row
 from bounds.lower import QUICK, all_bounds
 from sim.clock import TICKS_PER_MS
 from sim.cost import load_cost_model
+from sim.cost.model import CostModel, Features
 from sim.engine import simulate
 from sim.instance import Instance, Request
 from sim.metrics import summary
-from sim.replay import Replay
+from sim.replay import Replay, replay
 
 REQUESTS = 1024
 PUBLISHED = "linear/llama2-7b-a100"
 BOUND_SECONDS = 10.0
+PLAN_SECONDS = {"plan": 1.0, "all": 10.0}
+BASES = ("vllm", "vllm-v0")
+"""Schedulers beside which a cell computes what belongs to the instance, so that it is computed once."""
+
+Bounds = Literal["quick", "plan", "all"]
 
 
 def measure_cell(
-    scheduler: str, inputs: int, outputs: int, kv_capacity: int, cost_model: str = PUBLISHED, *, bounds: str = "quick"
+    scheduler: str,
+    inputs: int,
+    outputs: int,
+    kv_capacity: int,
+    cost_model: str = PUBLISHED,
+    *,
+    bounds: Bounds = "quick",
 ) -> list[Row]:
     """Run one scheduler on 1,024 identical requests.
 
     Parameters
     ----------
     bounds
-        "quick" for the bounds that take milliseconds, "all" for every bound with ten seconds at most each.
+        "quick" for the bounds that take milliseconds, "plan" for a search for a quicker schedule and bounds on TTFT and
+        TPOT beside them, "all" for every bound with ten seconds at most each.
     """
     requests = (Request(inputs, outputs),) * REQUESTS
     instance = Instance(requests, kv_capacity, cost_model=cost_model)
@@ -38,19 +52,34 @@ def measure_cell(
         return []
     run = simulate(instance, scheduler)
     s = summary(run)
-    lower, source = lower_bound(instance, bounds)
+    lower, source = lower_bound(instance, "all" if bounds == "all" else "quick")
     return [{
         "scheduler": scheduler, "I": inputs, "O": outputs, "M": kv_capacity, "cost_model": cost_model,
         "makespan_ms": s.makespan_ms, "ttft_ms": s.ttft_mean_ms, "tpot_ms": s.tpot_mean_ms,
         "tpot_restart_ms": restart_tpot_ms(run.replay), "preemptions": s.preemptions,
         "refilled_tokens": s.refilled_tokens, "batches": s.batches, **use(run.replay), "lower_bound_ms": lower,
-        "lower_bound_source": source, "stalled": len(run.stalled),
+        "lower_bound_source": source, "stalled": len(run.stalled), **_of_instance(instance, bounds),
     }]  # fmt: skip
 
 
-def bounds_for(effort: str, scheduler: str) -> str:
-    """Which bounds a cell computes: all of them once per instance, beside vLLM, in a full run; else the quick ones."""
-    return "all" if effort == "full" and scheduler == "vllm" else "quick"
+def bounds_for(effort: str, scheduler: str) -> Bounds:
+    """What a cell computes besides the run: more once per instance, beside vLLM, and most in a full run."""
+    if scheduler not in BASES:
+        return "quick"
+    return "all" if effort == "full" else "plan"
+
+
+def _of_instance(instance: Instance, bounds: Bounds) -> Row:
+    """Best schedule found and bounds on mean TTFT and TPOT."""
+    if bounds == "quick":
+        return {}
+    cost = load_cost_model(instance.cost_model)
+    first_token = all_bounds(instance, cost, objective="mean_ttft", time_limit_s=BOUND_SECONDS)
+    return {
+        "plan_ms": plan_ms(instance, cost, PLAN_SECONDS[bounds]),
+        "ttft_bound_ms": first_token[0].value_ms if first_token else None,
+        "tpot_bound_ms": tpot_bound_ms(instance.requests[0], cost),
+    }
 
 
 @lru_cache(maxsize=8)
@@ -59,6 +88,32 @@ def lower_bound(instance: Instance, bounds: str) -> tuple[float, str]:
     cost = load_cost_model(instance.cost_model)
     found = all_bounds(instance, cost, only=QUICK if bounds == "quick" else None, time_limit_s=BOUND_SECONDS)
     return found[0].value_ms, found[0].name
+
+
+def plan_ms(instance: Instance, cost: CostModel, seconds: float) -> float | None:
+    """Makespan of the best plan found within a time (`bounds.upper`), replayed; None if there is none."""
+    from bounds.upper.staggered import best_plan
+
+    until = time.perf_counter() + seconds
+    found = best_plan(instance, cost, "makespan", lambda: time.perf_counter() > until)
+    return None if found is None else replay(instance, found[1].schedule(), cost=cost).makespan_ms
+
+
+def tpot_bound_ms(request: Request, cost: CostModel) -> float | None:
+    """Least mean TPOT of a request under any schedule; None for O = 1.
+
+    After the first token every token comes out of a batch of its own, and a batch takes at least as long as this
+    request's part of it alone (features only grow with company, coefficients are not negative): a decode step that
+    reads I + k - 2 KVs, or the end of a refill, which processes at least one token of s = I + k - 1 and has
+    Q = c (2 s - c) >= 2 s - 1.
+    """
+    steps = range(2, request.output_tokens + 1)
+    ticks = 0
+    for k in steps:
+        s = request.input_tokens + k - 1
+        decode = cost.batch_ticks(Features(1, 0, 1, 0, 1, 1, 0, 0, s - 1))
+        ticks += min(decode, cost.batch_ticks(Features(1, 1, 0, 1, 0, 1, 2 * s - 1, 0, 0)))
+    return ticks / len(steps) / TICKS_PER_MS if steps else None
 
 
 def use(replay: Replay) -> dict[str, float]:
@@ -95,22 +150,52 @@ def restart_tpot_ms(replay: Replay) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def index(rows: Sequence[Row]) -> dict[tuple[str, int, int, int, str], Row]:
-    """Rows by (scheduler, I, O, M, cost model)."""
-    return {(r["scheduler"], r["I"], r["O"], r["M"], r["cost_model"]): r for r in rows}
+def index(rows: Sequence[Row]) -> dict[tuple[str, int, int, int], Row]:
+    """Rows of one cost model by (scheduler, I, O, M)."""
+    return {(r["scheduler"], r["I"], r["O"], r["M"]): r for r in rows}
 
 
-def left_on_table(rows: Sequence[Row]) -> str:
-    """How far the best scheduler of every cell is from the lower bound, at most, per cost model."""
-    cells: dict[tuple[Any, ...], list[Row]] = {}
+def _instances(rows: Sequence[Row], by: Sequence[str]) -> list[list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        cells.setdefault((row["cost_model"], row["I"], row["O"], row["M"]), []).append(row)
-    parts = []
-    for cost_model in dict.fromkeys(key[0] for key in cells):
-        gaps = []
-        for key, found in cells.items():
-            if key[0] == cost_model:
-                best = min(r["makespan_ms"] for r in found)
-                gaps.append(1 - max(r["lower_bound_ms"] for r in found) / best)
-        parts.append(f"{cost_model}: from {min(gaps):.1%} to {max(gaps):.1%} over {len(gaps)} cells")
-    return "The best scheduler run here is within the certified gap of the optimum: " + "; ".join(parts) + "."
+        found.setdefault(tuple(row.get(key) for key in by), []).append(row)
+    return list(found.values())
+
+
+def left_on_table(rows: Sequence[Row], *, by: Sequence[str] = ("I", "O", "M"), name: str = "scheduler") -> str:
+    """Makespan that schedulers lose for certain, and at most; rows of one cost model.
+
+    Parameters
+    ----------
+    by
+        Columns that tell instances apart.
+    name
+        Column that names the scheduler or policy.
+    """
+    losses: dict[str, list[tuple[float, float]]] = {}
+    gaps = []
+    for cell in _instances(rows, by):
+        plans = [r["plan_ms"] for r in cell if r.get("plan_ms") is not None]
+        known = min([*plans, *(r["makespan_ms"] for r in cell)])
+        lower = max(r["lower_bound_ms"] for r in cell if r["lower_bound_ms"] is not None)
+        gaps.append(1 - lower / known)
+        for r in cell:
+            losses.setdefault(r[name], []).append((1 - known / r["makespan_ms"], 1 - lower / r["makespan_ms"]))
+    worst = ", ".join(
+        f"{who} {max(pairs)[0]:.1%} / {max(most for _, most in pairs):.1%}" for who, pairs in losses.items()
+    )
+    return (f"makespan lost for certain / at most, each in its worst case: {worst}; best known schedule within {max(gaps):.1%} "
+            f"of the optimum, in the median {np.median(gaps):.1%}, over {len(gaps)} cases")  # fmt: skip
+
+
+def left_in(rows: Sequence[Row], key: str, *, by: Sequence[str] = ("I", "O", "M"), name: str = "scheduler") -> str:
+    """How many times the least possible mean TTFT ("ttft"), TPOT ("tpot") or latency ("e2e") each has, at most."""
+    ratios: dict[str, list[float]] = {}
+    for cell in _instances(rows, by):
+        least = max((r[f"{key}_bound_ms"] for r in cell if r.get(f"{key}_bound_ms")), default=None)
+        for r in cell if least else ():
+            if r[f"{key}_ms"] is not None:
+                ratios.setdefault(r[name], []).append(r[f"{key}_ms"] / least)
+    each = ", ".join(f"{who} {max(values):.3g}x (median {np.median(values):.3g}x)" for who, values in ratios.items())
+    alone = " (a request alone on the machine)" if key == "tpot" else ""
+    return f"mean {key.upper()} over its lower bound{alone}, at most: {each}"

@@ -14,6 +14,7 @@ TRACES = {"AzureConv": "azure-conv-2000", "Reason2": "servegen-reason-2rps", "Ch
 DRAWN = {
     # LongForm (Koeksal et al., arXiv:2304.08460) pairs short instructions with long texts; lengths are ours.
     "LongForm-like": ("lognormal:250:200", "lognormal:650:400", "poisson:8"),
+    "identical": ("const:256", "const:1024", "poisson:8"),
 }
 SEED = 7
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bounds.claims import REPRODUCED, Cell, Effort, Row, Verdict, grade
+from bounds.claims import NO_SCHEDULE, NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict, grade
 from sim.cost.roofline import Slice, attention_intensity, operators
 from sim.cost.setups import find_setup
 
@@ -58,15 +58,15 @@ def judge(rows: Sequence[Row]) -> list[Verdict]:
             "128 and about 2 FLOPs per element", f"{prefill:.1f} and {decode:.2f} FLOPs per element", verdict,
             "Same formula (equations 2 and 3). It counts elements, not bytes: per byte of bf16 it is half.",
             "Attention does few operations per number it reads, so it waits for memory. Prefill attention does 64 times "
-            "as many per number as decode attention, yet both stay below what a GPU needs to be busy computing.",
+            "as many per number as decode attention, yet both stay below what a GPU needs to be busy computing.", NO_SCHEDULE,
         ),
         Verdict(
             "Attention is memory-bound; only matmuls of large enough batches are compute-bound, decode batches too",
             SECTION, "all attention points left of the roofline's turning point; decode batches can be compute-bound",
             "share of time bound by compute on A100: " + ", ".join(f"{b}: {s:.0%}" for b, s in shares.items()),
-            REPRODUCED if bound and decodes else "not reproduced",
+            REPRODUCED if bound and decodes else NOT_REPRODUCED,
             f"Roofline of data sheets; attention is bound by {', '.join(sorted(attention))} in every batch tried.",
             "A batch becomes compute-bound through its matrix products: many tokens share one load of the weights. Long "
-            "contexts undo it, because every decode step has to read all its KVs.",
+            "contexts undo it, because every decode step has to read all its KVs.", NO_SCHEDULE,
         ),
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bounds.claims import DIRECTION, NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict
+from bounds.claims import DIRECTION, NO_SCHEDULE, NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict, across
 from bounds.swap import Swap, break_even_bandwidth, compare, setup_of
 from sim.cost import load_cost_model
 from sim.cost.hardware import LINKS
@@ -38,23 +38,27 @@ def _copies(row: Row) -> str:
 
 def judge(rows: Sequence[Row]) -> list[Verdict]:
     """The A100's own link, PCIe 4.0, decides."""
-    own = [r for r in rows if r["link"] == "pcie4" and r["cost_model"] == PUBLISHED]
+    return across(rows, _judge_one)
+
+
+def _judge_one(rows: list[Row]) -> list[Verdict]:
+    own = [r for r in rows if r["link"] == "pcie4"]
     below = [r for r in own if r["crossover"] is not None and r["crossover"] < 100]
     turns = [r for r in own if r["crossover"] is not None]
     verdict = REPRODUCED if len(below) == len(own) else DIRECTION if turns else NOT_REPRODUCED
     words = "; ".join(
         f"{_copies(r)}, {r['link']}: "
         + ("swapping stays quicker" if r["crossover"] is None else f"recomputing is quicker from {r['crossover']:.0f} KVs")
-        for r in rows if r["cost_model"] == PUBLISHED and r["link"] in ("pcie3", "pcie4")
+        for r in rows if r["link"] in ("pcie3", "pcie4")
     )  # fmt: skip
-    needed = own[0]["bandwidth_1000"]
     return [
         Verdict(
             "Recomputing beats swapping in from fewer than 100 KVs on", SECTION, "crossover below 100 KVs", words, verdict,
-            f"By the published costs recomputing 1,000 KVs is as fast as a link of {needed:.1f} GB/s; PCIe 4.0 x16 moves "
-            "31.5 GB/s. Recomputing wins only over links slower than that, so the claim does not follow from these costs.",
+            f"By the published costs recomputing 1,000 KVs is as fast as a link of {own[0]['bandwidth_1000']:.1f} GB/s; PCIe "
+            "4.0 x16 moves 31.5 GB/s, PCIe 3.0 x16 15.75 GB/s. Recomputing wins only over slower links, so the claim does "
+            "not follow from these costs.",
             "By these costs the host link brings KVs back faster than the GPU can compute them again. If recomputing wins in "
             "practice, it is for what this comparison leaves out: copying KVs out first, a link shared with others, and "
-            "scattered memory.",
+            "scattered memory.", NO_SCHEDULE,
         )
     ]  # fmt: skip

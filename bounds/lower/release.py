@@ -24,7 +24,10 @@ _COARSE, _FINE = 32, 24
 def bound(
     instance: Instance, cost: CostModel, *, objective: str = "makespan", time_limit_s: float | None = None
 ) -> Bound | None:
-    """The bound over some 50 releases, half of them near the best of the others; None for offline instances."""
+    """The bound over some 50 releases, half of them near the best of the others; None for offline instances.
+
+    With a time limit, over those that are bounded in time (at least one): each of them holds by itself.
+    """
     if instance.offline:
         return None
     began = time.perf_counter()
@@ -34,6 +37,8 @@ def bound(
     found: dict[int, tuple[int, dict[str, object]]] = {}
 
     def at(position: int) -> int:
+        if found and time_limit_s is not None and time.perf_counter() - began > time_limit_s and position not in found:
+            return 0
         if position not in found:
             late = requests[bisect_left(arrivals, releases[position]) :]
             theirs = makespan_bound(count(instance.replace(requests=tuple(late))), cost, AGGREGATE)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-import inspect
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from bounds.claims import Cell, Effort, Row, Verdict, load_claim
 from bounds.cli_options import write_text
+from bounds.reproduce.source import engine_fingerprint, measuring_source
 from sim.errors import InputError
 
 
@@ -30,7 +30,7 @@ class Measured:
     ----------
     claim, cell
         What was measured.
-    seconds
+    seconds, cpu_seconds
         Time it took, when it was first measured.
     """
 
@@ -38,23 +38,43 @@ class Measured:
     cell: Cell
     rows: list[Row]
     seconds: float
+    cpu_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A claim's verdicts with the seconds its cells took."""
+    """A claim's verdicts with the time its cells took."""
 
     claim: str
     verdicts: list[Verdict]
     rows: list[Row]
     seconds: float
+    cpu_seconds: float
+    cells: int
 
 
 def measure(claim: str, cell: dict[str, Any]) -> Measured:
-    """Measure one cell; runs in any process that can import this package."""
-    began = time.perf_counter()
+    """Measure one cell; runs in any process that can import this package.
+
+    Raises
+    ------
+    RuntimeError
+        If a request was left unfinished or a schedule is quicker than its lower bound: then no figure means anything.
+    """
+    began, cpu = time.perf_counter(), time.process_time()
     rows = load_claim(claim).measure(**cell)
-    return Measured(claim, cell, rows, time.perf_counter() - began)
+    for row in rows:
+        _check(row, f"{claim} {cell}")
+    return Measured(claim, cell, rows, time.perf_counter() - began, time.process_time() - cpu)
+
+
+def _check(row: Row, where: str) -> None:
+    if row.get("stalled"):
+        raise RuntimeError(f"{where}: {row['stalled']} requests were never finished")
+    lower = row.get("lower_bound_ms")
+    for key in ("makespan_ms", "plan_ms"):
+        if lower is not None and row.get(key) is not None and row[key] < lower * (1 - 1e-12):
+            raise RuntimeError(f"{where}: {key} = {row[key]} is below the lower bound {lower}")
 
 
 def run(
@@ -103,7 +123,8 @@ def run(
     for claim in claims:
         parts = [done[store.key(claim, cell)] for name, cell in wanted if name == claim]
         rows = [row for part in parts for row in part.rows]
-        outcomes.append(Outcome(claim, load_claim(claim).judge(rows), rows, sum(part.seconds for part in parts)))
+        outcomes.append(Outcome(claim, load_claim(claim).judge(rows), rows, sum(part.seconds for part in parts),
+                                sum(part.cpu_seconds for part in parts), len(parts)))  # fmt: skip
     return outcomes
 
 
@@ -152,7 +173,7 @@ def _optional(module: str, extra: str) -> Any:
 
 
 class _Store:
-    """Finished cells as small JSON files named after claim, cell and the claim's own source."""
+    """Finished cells as small JSON files named after claim, cell and the source text they rest on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -164,7 +185,7 @@ class _Store:
 
     def key(self, claim: str, cell: Cell) -> str:
         if claim not in self.sources:
-            self.sources[claim] = inspect.getsource(importlib.import_module(f"bounds.claims.{claim}"))
+            self.sources[claim] = engine_fingerprint() + measuring_source(claim)
         text = json.dumps([claim, cell, self.sources[claim]], sort_keys=True)
         return f"{claim}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -172,11 +193,11 @@ class _Store:
         path = self.folder / f"{self.key(claim, cell)}.json"
         try:
             data = json.loads(path.read_text("utf-8"))
-            return Measured(data["claim"], data["cell"], data["rows"], data["seconds"])
+            return Measured(data["claim"], data["cell"], data["rows"], data["seconds"], data["cpu_seconds"])
         except (OSError, ValueError, KeyError):
             return None
 
     def write(self, measured: Measured) -> None:
         data = {"schema_version": 1, "claim": measured.claim, "cell": measured.cell, "seconds": measured.seconds,
-                "rows": measured.rows}  # fmt: skip
+                "cpu_seconds": measured.cpu_seconds, "rows": measured.rows}  # fmt: skip
         write_text(json.dumps(data, indent=1), self.folder / f"{self.key(measured.claim, measured.cell)}.json")

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+import numpy as np
+
 _MAX_THRESHOLDS = 256
 _MAX_ROUNDING = 64
 
@@ -69,17 +71,16 @@ def _thresholds(counts: Mapping[int, int], capacity: int) -> tuple[int, str]:
 def _rounding(counts: Mapping[int, int], capacity: int) -> tuple[int, str]:
     """Best rounding function u_k."""
     best = 0, "area"
-    largest = max(counts, default=0)
+    largest, total = max(counts, default=0), sum(counts.values())
+    dtype = np.int64 if (_MAX_ROUNDING + 1) * largest * total < 2**62 else object
+    sizes, numbers = np.array(list(counts), dtype), np.array(list(counts.values()), dtype)
     for k in range(1, min(_MAX_ROUNDING, capacity)):
         if (k + 1) * largest < capacity:
             continue
-        whole = floors = 0
-        for s, n in counts.items():
-            steps, rest = divmod((k + 1) * s, capacity)
-            if rest:
-                floors += n * steps
-            else:
-                whole += n * s
+        scaled = (k + 1) * sizes
+        is_whole = scaled % capacity == 0
+        whole = int((numbers[is_whole] * sizes[is_whole]).sum())
+        floors = int((numbers[~is_whole] * (scaled[~is_whole] // capacity)).sum())
         bound = -(-(Fraction(whole, capacity) + Fraction(floors, k)) // 1)
         if bound > best[0]:
             best = bound, f"rounding {k}"

@@ -141,6 +141,8 @@ class Sglang:
 
     def _room(self, blocks: int, state: State, keep: str | None = None) -> bool:
         """Whether so many blocks can be had, dropping unused prefixes, least recently used first, as needed."""
+        if self.free >= blocks:
+            return True
         candidates = self._unused(state, keep)
         sizes = {name: self.instance.blocks(tokens) for name, tokens in candidates.items()}
         if self.free + sum(sizes.values()) < blocks:

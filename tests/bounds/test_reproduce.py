@@ -10,10 +10,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from bounds.claims import Verdict, claim_names, load_claim
+from bounds.claims import Row, Verdict, across, claim_names, grade, load_claim
+from bounds.claims._grid import left_on_table, tpot_bound_ms
 from bounds.cli import main
 from bounds.reproduce import runner
+from bounds.reproduce.source import measuring_source
+from sim.cost import load_cost_model
+from sim.disaggregation import Pools, simulate_disaggregated
+from sim.engine import simulate
 from sim.errors import InputError
+from sim.instance import Instance, Request
+from sim.metrics import summary
+from sim.replay import SwapLink
 
 FAST = ["s5_2_intensity", "s5_3_swap", "s7_3_breakeven", "s7_4_progress"]
 VERDICTS = {"reproduced", "direction only", "not reproduced", "not testable here"}
@@ -45,7 +53,9 @@ def test_json_lists_claims_with_verdict_and_reason(rerun: tuple[Path, dict[str, 
     _, data = rerun
     assert {line["name"] for line in data["claims"]} == set(FAST)
     for line in data["claims"]:
-        assert {"claim", "section", "paper", "ours", "verdict", "reason", "plain", "seconds"} <= line.keys()
+        assert {"claim", "section", "paper", "ours", "verdict", "reason", "plain", "seconds", "cpu_seconds",
+                "left_on_table", "other_costs"} <= line.keys()  # fmt: skip
+        assert line["left_on_table"]
         assert line["verdict"] in VERDICTS
 
 
@@ -63,6 +73,63 @@ def test_verdicts_come_from_the_numbers() -> None:
     assert claim.judge([row | {"marginal_crossover": 47.0}])[0].verdict == "reproduced"
     assert claim.judge([row | {"marginal_crossover": 20.0}])[0].verdict == "direction only"
     assert claim.judge([row | {"marginal_crossover": None}])[0].verdict == "not reproduced"
+
+
+def test_other_cost_models_stand_beside_with_their_own_verdicts() -> None:
+    def judge(rows: list[Row]) -> list[Verdict]:
+        ratio = rows[0]["ratio"]
+        return [Verdict("c", "5.4", "2x", f"{ratio}x", grade(ratio - 1, 1.0), "", "", f"within {ratio}")]
+
+    rows = [{"cost_model": "linear/a", "ratio": 2.0}, {"cost_model": "max-affine/a", "ratio": 1.2}]
+    (line,) = across(rows, judge)
+    assert (line.ours, line.verdict) == ("linear/a: 2.0x", "reproduced")
+    assert line.other_costs == "max-affine/a: 1.2x (direction only)"
+    assert line.left_on_table == "linear/a: within 2.0. max-affine/a: within 1.2"
+
+
+def test_left_on_the_table_is_the_loss_against_the_best_known_and_the_bound() -> None:
+    case = {"I": 1, "O": 2, "M": 9}
+    rows = [case | {"scheduler": "a", "makespan_ms": 100.0, "lower_bound_ms": 60.0, "plan_ms": 80.0},
+            case | {"scheduler": "b", "makespan_ms": 90.0, "lower_bound_ms": 72.0}]  # fmt: skip
+    text = left_on_table(rows)
+    assert "a 20.0% / 28.0%, b 11.1% / 20.0%" in text and "within 10.0% of the optimum" in text
+
+
+@pytest.mark.parametrize("cost_model", ["linear/llama2-7b-a100", "max-affine/llama2-7b-a100"])
+def test_no_request_has_less_than_the_least_tpot(cost_model: str) -> None:
+    cost = load_cost_model(cost_model)
+    for inputs, outputs in ((1, 4), (300, 9)):
+        least = tpot_bound_ms(Request(inputs, outputs), cost)
+        assert least is not None
+        for count in (1, 5):
+            instance = Instance((Request(inputs, outputs),) * count, 2 * (inputs + outputs))
+            assert least <= (summary(simulate(instance, "vllm", cost=cost)).tpot_mean_ms or 0) * (1 + 1e-12)
+        if cost_model.startswith("linear"):
+            alone = simulate(Instance((Request(inputs, outputs),), 10_000), "vllm", cost=cost)
+            assert least == pytest.approx(summary(alone).tpot_mean_ms)
+    assert tpot_bound_ms(Request(5, 1), cost) is None
+
+
+def test_figures_that_mean_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = load_claim("s7_3_breakeven")
+    wrong = {"never finished": {"stalled": 3}, "below the lower bound": {"makespan_ms": 1.0, "lower_bound_ms": 1.5}}
+    for what, row in wrong.items():
+        monkeypatch.setattr(claim, "measure", lambda row=row, **cell: [row])
+        with pytest.raises(RuntimeError, match=what):
+            runner.measure("s7_3_breakeven", {})
+
+
+def test_a_disaggregated_pool_finishes_prompts_longer_than_the_token_budget() -> None:
+    instance = Instance((Request(6000, 5), Request(50, 3)), 10_000)
+    pools = Pools(1, 1, SwapLink(0, 1000))
+    assert simulate_disaggregated(instance, pools).unfinished == ()
+    assert simulate_disaggregated(instance, pools, prefill_scheduler="vllm").unfinished == (0, 1)
+
+
+def test_what_a_cell_rests_on_leaves_judging_out() -> None:
+    text = measuring_source("s5_6_capacity")
+    assert "def measure_cell" in text and "def lower_bound" in text
+    assert "judge" not in text and "left_on_table" not in text
 
 
 def test_the_report_is_one_file_without_network(rerun: tuple[Path, dict[str, Any]]) -> None:

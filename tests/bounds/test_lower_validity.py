@@ -27,8 +27,8 @@ from sim.instance import Instance, instance_from_dict
 from tests.benchmarks.make_small_optima import cost_of
 
 DATA = Path(__file__).parents[1] / "data" / "small_optima.jsonl.gz"
-SLOW = ("levels", "circulation")
-"""Checked on a sample."""
+SLOW = {"levels": 16, "circulation": 60}
+"""Checked on a sample: every so many cases."""
 OBJECTIVES = ("makespan", "mean_completion", "mean_ttft")
 
 
@@ -82,14 +82,15 @@ def test_program_bounds_and_certificates(name: str, monkeypatch: pytest.MonkeyPa
     """A sample: below the optimum, equal to what the recheck proves, and often the optimum itself."""
     monkeypatch.setattr("bounds.lower.circulation.MOST_ARCS", 20_000)
     applied = closed = 0
-    for case in cases()[::16]:
+    sample = cases()[:: SLOW[name]]
+    for case in sample:
         for found in iter_bounds(case.instance, case.cost, only=[name], time_limit_s=5):
             assert found.value_ticks <= case.optimum["makespan"], case
             assert recheck(name, found.inputs, case.instance, case.cost) == found.value_ticks
             applied += 1
             closed += found.value_ticks == case.optimum["makespan"]
-    assert applied > 100
-    assert closed > 10
+    assert applied > 2 / 3 * len(sample)
+    assert closed > len(sample) / 16
 
 
 def test_combinatorial_bounds_are_recomputed_from_their_inputs() -> None:

@@ -44,7 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run, write, and print the claims."""
-    from bounds.preemption_bench.suite import Options, run_suite, write_suite
+    from bounds.preemption_bench.report import write_suite
+    from bounds.preemption_bench.suite import Options, run_suite
     from sim.cost.model import load_cost_model
     from sim.interrupts import constants
 

@@ -1,17 +1,15 @@
-"""The one-page report, in Markdown."""
+"""What a run leaves behind: tables, figures and the one-page report, in Markdown."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bounds.preemption_bench.claims import NOT, REPRODUCED
+from bounds.preemption_bench.suite import Suite
 from sim.cost.model import load_cost_model
 from sim.interrupts import constants
-
-if TYPE_CHECKING:
-    from bounds.preemption_bench.suite import Suite
 
 
 def report_text(suite: Suite) -> str:
@@ -113,3 +111,50 @@ def _number(value: object) -> str:
 def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
+
+
+def write_suite(suite: Suite, out: Path, *, figures: bool = True) -> list[Path]:
+    """Write tables, figures and the report, each in one step; the paths written."""
+    from bounds.cli_options import write_text
+
+    written = []
+    for name, table in suite.tables.items():
+        path = out / f"{name}.csv"
+        write_text(table.to_csv(index=False, float_format="%.6g"), path)
+        written.append(path)
+    if figures:
+        written += _figures(suite, out / "plots")
+    path = out / "report.md"
+    write_text(report_text(suite), path)
+    return [*written, path]
+
+
+def _figures(suite: Suite, folder: Path) -> list[Path]:
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib.figure import Figure
+
+    from bounds.plot import save_figure
+    from bounds.preemption_bench import plots
+
+    t = suite.tables
+    drawn = {
+        "01_urgent_ttft_p95": (plots.plot_urgent_ttft, t["summary"]),
+        "02_preemption_overhead": (plots.plot_overhead, t["summary"]),
+        "03_slo_by_urgency": (plots.plot_slo, t["fairness_summary"]),
+        "04_value_score": (plots.plot_value, t["summary"]), "05_tradeoff": (plots.plot_tradeoff, t["summary"]),
+        "06_breakeven": (plots.plot_breakeven, t["breakeven_analysis"]),
+        "07_fairness": (plots.plot_fairness, t["fairness_analysis"]),
+        "08_operational_recs": (plots.plot_advice, t["operational_recommendations"]),
+        "09_fairness_summary": (plots.plot_fairness_summary, t["fairness_summary"]),
+    }  # fmt: skip
+    if "optimum" in t:
+        drawn["10_optimum"] = (plots.plot_optimum, t["optimum"])
+    paths = []
+    for name, (plot, table) in drawn.items():
+        if len(table):
+            figure = plot(table).figure
+            assert isinstance(figure, Figure)
+            paths.append(save_figure(figure, folder, name))
+    return paths

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from csp.formulations._timeline import Timeline
 from csp.program import Program
 from sim.replay import DECODE, Replay
 from sim.schedule import Batch, Schedule
 
-if TYPE_CHECKING:
-    from csp.formulations.bigm import Cell
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Variables of one request in one batch."""
+
+    m: int
+    c: int
+    g: int
+    e: int
+    a: int
+    r: int
+    d: int
+    z: int
+    q: int
+    """At least c^2 + 2 c m of a prefill."""
+    reads_p: int
+    reads_d: int
+    """At least the KVs m that a prefill, or a decode step, reads."""
+    one_hot: tuple[int, ...]
+    """One per value of m."""
 
 
 def decode_bigm(values: Sequence[int], cells: list[list[Cell]]) -> Schedule:

@@ -9,10 +9,8 @@ The reference for small instances and for teaching; `flow` is the one to use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from csp.formulations import TOO_FEW, Formulated
-from csp.formulations._bigm_schedule import decode_bigm, encode_bigm
+from csp.formulations._bigm_schedule import Cell, decode_bigm, encode_bigm
 from csp.formulations._timeline import timeline
 from csp.horizon import horizon
 from csp.program import Program, Terms, ones, plus, times
@@ -21,27 +19,6 @@ from csp.solvers import Control, Problem
 from sim.errors import InputError
 from sim.instance import Instance, Request
 from sim.replay import Rules
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """Variables of one request in one batch."""
-
-    m: int
-    c: int
-    g: int
-    e: int
-    a: int
-    r: int
-    d: int
-    z: int
-    q: int
-    """At least c^2 + 2 c m of a prefill."""
-    reads_p: int
-    reads_d: int
-    """At least the KVs m that a prefill, or a decode step, reads."""
-    one_hot: tuple[int, ...]
-    """One per value of m."""
 
 
 class Grid:

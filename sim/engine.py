@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, load_cost_model
@@ -14,27 +14,9 @@ from sim.replay import ENGINE_RULES, BatchRecord, Replay, Rules, State, finish, 
 from sim.runs import RunBatches
 from sim.schedule import Batch, Schedule
 from sim.schedulers import make_scheduler
+from sim.scheduling import Livelock, Scheduler
 
 Engine = Literal["auto", "event", "step"]
-
-
-class Scheduler(Protocol):
-    """What the engine asks of a scheduler. It may read the `State` but never change it.
-
-    It may also define ``unchanged_batches(state) -> int``, asked after a batch of decode steps in which nobody was
-    preempted or completed: how often `form_batch` would return that batch again if nobody arrived or completed, going
-    by nothing but memory. The event engine then carries those batches out at once, as many as it can, and calls
-    ``repeated(state)`` instead of `form_batch` and `update`.
-    """
-
-    def add(self, i: int, state: State) -> None:
-        """Request i has arrived."""
-
-    def form_batch(self, state: State) -> Batch | None:
-        """The next batch; None when nothing can run now."""
-
-    def update(self, record: BatchRecord, state: State) -> None:
-        """The batch has been carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +111,6 @@ def simulate(
             raise InputError("the event engine does not know this scheduler", field="scheduler", value=name)
     result, stalled = _step_by_step(instance, policy, cost, rules)
     return Simulation(name, result, instance.infeasible(), stalled)
-
-
-class Livelock:
-    """Notices a scheduler that evicts and refills in circles, so that no request generates a token any more."""
-
-    PATIENCE, REPEATS = 1000, 3
-
-    def __init__(self) -> None:
-        self.quiet = 0
-        self.seen: Counter[int] = Counter()
-
-    def after(self, record: BatchRecord, state: State) -> bool:
-        """Whether the same memory came back several times long after the last token."""
-        if any(entry.generates for entry in record.entries):
-            self.quiet = 0
-            self.seen.clear()
-            return False
-        self.quiet += 1
-        if self.quiet < self.PATIENCE:
-            return False
-        memory = hash((tuple(state.kv), tuple(state.ready), tuple(state.host_kv), tuple(state.done)))
-        self.seen[memory] += 1
-        return self.seen[memory] > self.REPEATS
 
 
 def _step_by_step(

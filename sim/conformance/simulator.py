@@ -23,7 +23,7 @@ from sim.schedule import Batch
 from sim.schedulers import make_scheduler
 
 if TYPE_CHECKING:
-    from sim.engine import Scheduler
+    from sim.scheduling import Scheduler
 
 COST_MODELS = {
     "meta-llama/Llama-2-7b-hf": "linear/llama2-7b-a100",

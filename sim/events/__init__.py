@@ -6,8 +6,6 @@ constant. A step costs what changes in it, not what it holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sim.cost.model import CostModel
 from sim.events.decode_first import DecodeFirst
 from sim.events.prefill_first import PrefillFirst
@@ -16,9 +14,7 @@ from sim.events.traits import traits_of
 from sim.instance import Instance
 from sim.replay import ENGINE_RULES, Rules
 from sim.runs import Run
-
-if TYPE_CHECKING:
-    from sim.engine import Scheduler
+from sim.scheduling import Scheduler
 
 
 def compact_runs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
@@ -11,14 +11,12 @@ from sim.cost.runs import RunTimer
 from sim.instance import Instance
 from sim.replay import DECODE, BatchRecord, Rules, State
 from sim.runs import Run, RunBuilder
-
-if TYPE_CHECKING:
-    from sim.engine import Scheduler
+from sim.scheduling import Livelock, Scheduler
 
 
 @runtime_checkable
 class Steady(Protocol):
-    """A scheduler that declares how long its batches stay the same; see `sim.engine.Scheduler`."""
+    """A scheduler that declares how long its batches stay the same; see `sim.scheduling.Scheduler`."""
 
     def unchanged_batches(self, state: State) -> int:
         """How often the batch of decode steps just carried out would be formed again."""
@@ -35,8 +33,6 @@ def is_steady(scheduler: object) -> bool:
 
 def stepped_runs(scheduler: Scheduler, instance: Instance, cost: CostModel, rules: Rules) -> list[Run]:
     """The schedule of a scheduler that `is_steady`, as runs."""
-    from sim.engine import Livelock
-
     assert isinstance(scheduler, Steady)
     state, timer, builder = State(instance, cost, rules), RunTimer(cost), RunBuilder()
     infeasible = set(instance.infeasible())

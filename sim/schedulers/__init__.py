@@ -2,23 +2,21 @@
 
 A name is a file's name, then suffixes, then parameters: ``vllm``, ``vllm_pf`` (an admission rule: reserve I + O - 1),
 ``sarathi_cs_srf_hist`` (a victim rule and an admission rule), ``vllm-v1-0.33:watermark=0.05:policy=priority``.
-``-``, ``.`` and ``_`` are the same. A file defines ``SCHEDULER``, a class that `sim.engine.Scheduler` describes, and
-may define ``NAME``, its official spelling.
+``-``, ``.`` and ``_`` are the same. A file defines ``SCHEDULER``, a class as in `sim.scheduling.Scheduler`, and may
+define ``NAME``, its official spelling.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from sim.errors import InputError
 from sim.instance import Instance
 from sim.preemption import VictimRule, load_victim_rule
 from sim.registry import load, names, unknown
-
-if TYPE_CHECKING:
-    from sim.engine import Scheduler
+from sim.scheduling import Scheduler
 
 T = TypeVar("T")
 

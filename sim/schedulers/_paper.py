@@ -121,7 +121,7 @@ class PaperScheduler:
         self.admission.update(record, state)
 
     def unchanged_batches(self, state: State) -> int:
-        """See `sim.engine.Scheduler`; only if the batch decoded everybody."""
+        """See `sim.scheduling.Scheduler`; only if the batch decoded everybody."""
         steady = keeps_order(self.order, self.instance) and stays_blocked(self.admission, bool(self.waiting))
         if not steady or self.needs_swap or len(self._process) < len(self.running):
             return 0

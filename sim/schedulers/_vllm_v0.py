@@ -123,7 +123,7 @@ class VllmV0:
                      swap_in=tuple(self._swap_in))  # fmt: skip
 
     def unchanged_batches(self, state: State) -> int:
-        """See `sim.engine.Scheduler`; only if the batch decoded everybody. An urgent request may begin to preempt."""
+        """See `sim.scheduling.Scheduler`; only if the batch decoded everybody. An urgent one may begin to preempt."""
         steady = keeps_order(self.order, self.instance) and not (self.by_priority and self.waiting)
         if not steady or self.needs_swap or self._decoded < len(self.running):
             return 0

@@ -127,7 +127,7 @@ class VllmV1:
         return Batch(tuple(self._tokens.items()), tuple(self._preempted))
 
     def unchanged_batches(self, state: State) -> int:
-        """See `sim.engine.Scheduler`; only if the batch decoded everybody.
+        """See `sim.scheduling.Scheduler`; only if the batch decoded everybody.
 
         Prompts that are passed over change places in the queue with every batch.
         """

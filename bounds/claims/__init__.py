@@ -148,7 +148,7 @@ def across(
             left = dict.fromkeys(f"{model}: {v.left_on_table}" for model, v in zip(models, same, strict=True))
         ours = f"{models[0]}: {same[0].ours}"
         lines.append(
-            replace(same[0], ours=ours, other_costs="; ".join(beside[1:]) or None, left_on_table=". ".join(left))
+            replace(same[0], ours=ours, other_costs="\n".join(beside[1:]) or None, left_on_table="\n".join(left))
         )
     return lines
 
@@ -165,6 +165,15 @@ def grade(measured: float, published: float, *, tolerance: float = 0.15) -> str:
     if abs(measured - published) <= tolerance * abs(published):
         return REPRODUCED
     return DIRECTION if measured * published > 0 else NOT_REPRODUCED
+
+
+def times(ratio: float) -> str:
+    """A ratio for showing.
+
+    >>> times(1.734), times(1016.4)
+    ('1.73x', '1,016x')
+    """
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x"
 
 
 def worst(verdicts: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bounds.claims import Row
+from bounds.claims import Row, times
 from bounds.lower import QUICK, all_bounds
 from sim.clock import TICKS_PER_MS
 from sim.cost import load_cost_model
@@ -196,6 +196,8 @@ def left_in(rows: Sequence[Row], key: str, *, by: Sequence[str] = ("I", "O", "M"
         for r in cell if least else ():
             if r[f"{key}_ms"] is not None:
                 ratios.setdefault(r[name], []).append(r[f"{key}_ms"] / least)
-    each = ", ".join(f"{who} {max(values):.3g}x (median {np.median(values):.3g}x)" for who, values in ratios.items())
+    each = ", ".join(
+        f"{who} {times(max(values))} (median {times(float(np.median(values)))})" for who, values in ratios.items()
+    )
     alone = " (a request alone on the machine)" if key == "tpot" else ""
     return f"mean {key.upper()} over its lower bound{alone}, at most: {each}"

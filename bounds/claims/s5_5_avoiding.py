@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bounds.claims import Cell, Effort, Row, Verdict, across, grade, worst
+from bounds.claims import Cell, Effort, Row, Verdict, across, grade, times, worst
 from bounds.claims._grid import PUBLISHED, bounds_for, index, left_in, left_on_table, measure_cell
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _judge_one(rows: list[Row]) -> list[Verdict]:
         ),
         Verdict(
             "Without preemption TTFT is up to 1000x worse (vLLM, Sarathi C = S) and 1.7x (Sarathi)", SECTION,
-            "1000x / 1.7x / 1000x", _listed(ttft, "{:,.3g}x"),
+            "1000x / 1.7x / 1000x", ", ".join(f"{b} {times(v)}" for b, v in ttft.items()),
             worst([grade(ttft[b] - 1, _TTFT[b] - 1, tolerance=0.1) for b in BASES]),
             "Ratio of mean TTFTs, largest over I.",
             "A scheduler that keeps room for what is to come lets most requests wait before their first token.",

@@ -44,7 +44,7 @@ def judge(rows: Sequence[Row]) -> list[Verdict]:
             "A short request is cheap to throw out and compute again, and doing so can save a whole decode batch. Up to "
             "some forty tokens that trade pays on this setup; where the line is depends on what small batches cost.",
             NO_SCHEDULE + " Exact optima (section 7.2) stop preempting where the marginal reading says.",
-            "; ".join(others) or None,
+            "\n".join(others) or None,
         )
     ]  # fmt: skip
 

@@ -20,21 +20,22 @@ h3 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
 table { border-collapse: collapse; width: 100%; margin: .8rem 0; font-size: .9rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .5rem; border-bottom: 1px solid #ddd; }
 th:last-child, td:last-child { text-align: right; } th { white-space: nowrap; }
-td, dd { overflow-wrap: anywhere; } img { max-width: 100%; height: auto; }
+td, dd { overflow-wrap: anywhere; } dd { white-space: pre-line; }
+td:nth-child(2) { width: 30%; } td:nth-child(3) { width: 15%; } img { max-width: 100%; height: auto; }
 .v { font-weight: 600; white-space: nowrap; } .v::before { content: attr(data-mark) " "; }
 dl { display: grid; grid-template-columns: 9rem 1fr; gap: .3rem .8rem; } dt { color: #555; } dd { margin: 0; }
 dl.terms { font-size: .9rem; }
 @media (max-width: 40rem) {
   body { padding: .7rem; } h1 { font-size: 1.35rem; }
   dl { grid-template-columns: 1fr; gap: 0; } dt { margin-top: .5rem; font-size: .85rem; }
-  table, tbody, tr, td { display: block; width: auto; } thead { display: none; }
+  table, tbody, tr, td { display: block; width: auto !important; } thead { display: none; }
   tr { border-bottom: 1px solid #bbb; padding: .5rem 0; } td { border: 0; padding: .1rem 0; }
   td::before { content: attr(data-name) ": "; color: #555; } td.claim::before { content: none; }
-  td:last-child { text-align: left; } td.claim { font-weight: 600; }
+  td:last-child { text-align: left; } td:empty { display: none; } td.claim { font-weight: 600; }
 }
 @media print {
   body { font-size: 9.5pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
-  h2, h3 { break-after: avoid; } tr, img, dl > dd { break-inside: avoid; } img { max-height: 20cm; }
+  h2, h3, h3 + p { break-after: avoid; } tr, img, dl > dd { break-inside: avoid; } img { max-height: 20cm; }
   table { font-size: 8.5pt; }
 }
 </style></head><body>

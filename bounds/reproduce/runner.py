@@ -21,6 +21,9 @@ from bounds.cli_options import write_text
 from bounds.reproduce.source import engine_fingerprint, measuring_source
 from sim.errors import InputError
 
+_BLOCK = 4
+"""Cells a worker where results come in blocks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -136,9 +139,15 @@ def _parallel(todo: list[tuple[str, dict[str, Any]]], workers: int, cluster: str
         return
     import joblib
 
+    jobs = [joblib.delayed(measure)(claim, cell) for claim, cell in todo]
     with _backend(cluster, workers):
-        parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="all", batch_size=1)
-        yield from parallel(joblib.delayed(measure)(claim, cell) for claim, cell in todo)
+        if cluster is not None and cluster.startswith("ray"):
+            # Its backend cannot hand results over one by one, so cells go in blocks: an interruption loses one block.
+            block = _BLOCK * joblib.effective_n_jobs()
+            for first in range(0, len(jobs), block):
+                yield from joblib.Parallel(batch_size=1)(jobs[first : first + block])
+        else:
+            yield from joblib.Parallel(return_as="generator_unordered", pre_dispatch="all", batch_size=1)(jobs)
 
 
 @contextlib.contextmanager

@@ -44,14 +44,14 @@ def _follow(module: str, name: str, found: dict[tuple[str, str], str]) -> None:
     if definition is None or (module, name) in found:
         return
     node, text = definition
-    found[module, name] = text
     if isinstance(node, ast.ImportFrom):
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+        found[module, name] = f"{node.module}.{original}"
         package, _, file = (node.module or "").rpartition(".")
         if package == _CLAIMS:
-            found[module, name] = ""
             _follow(file, original, found)
         return
+    found[module, name] = text
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             _follow(module, part.id, found)

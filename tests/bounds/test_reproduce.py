@@ -84,7 +84,7 @@ def test_other_cost_models_stand_beside_with_their_own_verdicts() -> None:
     (line,) = across(rows, judge)
     assert (line.ours, line.verdict) == ("linear/a: 2.0x", "reproduced")
     assert line.other_costs == "max-affine/a: 1.2x (direction only)"
-    assert line.left_on_table == "linear/a: within 2.0. max-affine/a: within 1.2"
+    assert line.left_on_table == "linear/a: within 2.0\nmax-affine/a: within 1.2"
 
 
 def test_left_on_the_table_is_the_loss_against_the_best_known_and_the_bound() -> None:
@@ -168,6 +168,12 @@ def test_an_unknown_claim_or_cluster_is_refused(tmp_path: Path, capsys: pytest.C
     assert "did you mean" in capsys.readouterr().err
     with pytest.raises(InputError, match="must be dask"):
         runner.run(FAST[:1], "quick", tmp_path, cluster="slurm")
+
+
+def test_a_ray_cluster_gives_the_same_tables(rerun: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the ray extra")
+    outcomes = runner.run(FAST[:1], "quick", tmp_path, cluster="ray")
+    assert [o.rows for o in outcomes] == [o.rows for o in runner.run(FAST[:1], "quick", rerun[0])]
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["two workers", "one worker killed"])

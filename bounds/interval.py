@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from fractions import Fraction
 
 from bounds.compare import Comparison, rows
 from bounds.lower import QUICK, bound_names, iter_bounds
-from bounds.upper.plan import RANKED_OBJECTIVES
+from bounds.upper import methods
 from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
 from sim.cost.model import CostModel, load_cost_model
@@ -19,8 +20,9 @@ from sim.instance import Instance
 from sim.replay import Replay, replay
 
 Ticks = int | Fraction
-_IMPROVING_SHARE = 0.6
-"""Of the time left after the schedulers, what goes into looking for better schedules; the rest is for bounds."""
+_IMPROVING_SHARE = 0.4
+"""Of the time left, what each method that looks for better schedules may take; the rest is for bounds."""
+DEFAULT_IMPROVING_S = 60.0
 
 
 @dataclass
@@ -152,18 +154,19 @@ def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
 
 
 def _improve(search: Search) -> None:
-    """Look for a better schedule than the schedulers found."""
-    from bounds.upper.staggered import best_plan
+    """Look for better schedules than the schedulers found, one method after the other."""
+    for _, method in methods(search.objective):
+        left = search.remaining_s
+        until = time.monotonic() + (DEFAULT_IMPROVING_S if left is None else _IMPROVING_SHARE * left)
 
-    if search.objective not in RANKED_OBJECTIVES:
-        return
-    share = search.remaining_s
-    until = None if share is None else time.monotonic() + _IMPROVING_SHARE * share
-    found = best_plan(search.instance, search.cost, search.objective,
-                      lambda: search.stop.is_set() or (until is not None and time.monotonic() >= until))  # fmt: skip
-    if found is not None and (search.best_ticks is None or found[0] < search.best_ticks):
-        _, plan, settings = found
-        search.offer(replay(search.instance, plan.schedule(), cost=search.cost), settings.describe())
+        def over(until: float = until) -> bool:
+            return search.done or time.monotonic() >= until
+
+        below = math.inf if search.best_ticks is None else float(search.best_ticks)
+        for schedule, found_by in method(search.instance, search.cost, search.objective, over, below):
+            search.offer(replay(search.instance, schedule, cost=search.cost), found_by)
+        if search.done:
+            break
 
 
 def _result(search: Search, seed: int, runtime_s: float) -> Result:

@@ -1,1 +1,25 @@
-"""Good schedules for workloads of any size: where the upper end of the interval comes from."""
+"""Good schedules for workloads of any size: where the upper end of the interval comes from.
+
+Each method is a file with ``OBJECTIVES`` and ``schedules(instance, cost, objective, until, below_ticks)``, an iterator
+over ever better (schedule, how it was found) that ends when ``until()`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+from sim.cost.model import CostModel
+from sim.instance import Instance
+from sim.schedule import Schedule
+
+METHODS = ("staggered", "cycles")
+"""In the order they are tried."""
+
+Method = Callable[[Instance, CostModel, str, Callable[[], bool], float], Iterator[tuple[Schedule, str]]]
+
+
+def methods(objective: str) -> list[tuple[str, Method]]:
+    """Names and functions of the methods for an objective."""
+    modules = [(name, import_module(f"{__name__}.{name}")) for name in METHODS]
+    return [(name, module.schedules) for name, module in modules if objective in module.OBJECTIVES]

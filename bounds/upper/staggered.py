@@ -15,10 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bounds.upper._backward import kernel
-from bounds.upper.plan import Ints, Plan, value_ticks
+from bounds.upper.plan import RANKED_OBJECTIVES, Ints, Plan, value_ticks
 from sim.cost.model import CostModel
 from sim.instance import Instance
+from sim.schedule import Schedule
 
+OBJECTIVES = RANKED_OBJECTIVES
 _ROUNDS = 24
 """Groups of arrivals that "latest longest" sorts by length within."""
 MAX_HORIZON = 40_000_000
@@ -208,3 +210,12 @@ def best_plan(
             if until():
                 return best
     return best
+
+
+def schedules(
+    instance: Instance, cost: CostModel, objective: str, until: Callable[[], bool], below_ticks: float
+) -> Iterator[tuple[Schedule, str]]:
+    """The best plan found until ``until()`` says stop, if it beats ``below_ticks``."""
+    found = best_plan(instance, cost, objective, until)
+    if found is not None and found[0] < below_ticks:
+        yield found[1].schedule(), found[2].describe()

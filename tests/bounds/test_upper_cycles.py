@@ -1,0 +1,79 @@
+"""Cycles: schedules the replay accepts, better than those without preemption; paths checked by trying them all."""
+
+from __future__ import annotations
+
+from itertools import combinations, islice
+
+import numpy as np
+import pytest
+
+from bounds.interval import find_interval
+from bounds.upper.cycles import applies, schedules
+from sim.cost.model import load_cost_model
+from sim.engine import simulate
+from sim.instance import Instance, Request
+from sim.replay import replay
+
+LINEAR = load_cost_model("linear/llama2-7b-a100")
+
+
+@pytest.mark.parametrize(("block_size", "requests"), [(1, 200), (3, 150)])
+def test_better_than_schedulers(block_size: int, requests: int) -> None:
+    instance = Instance((Request(2, 8),) * requests, 33, 4096, block_size=block_size)
+    known = min(simulate(instance, name).replay.makespan_ticks for name in ("vllm", "vllm_pf", "vllm_srf"))
+    found = list(islice(schedules(instance, LINEAR, "makespan", lambda: False, known), 3))
+    values = [replay(instance, schedule, cost=LINEAR).makespan_ticks for schedule, _ in found]
+    assert all(words.startswith("cycle(") for _, words in found)
+    assert min(values) < known
+
+
+def test_few_requests_need_no_whole_cycle() -> None:
+    instance = Instance((Request(2, 8),) * 3, 33, 4096)
+    for schedule, _ in islice(schedules(instance, LINEAR, "makespan", lambda: False, float("inf")), 3):
+        replay(instance, schedule, cost=LINEAR)
+
+
+def test_best_schedule_of_a_small_memory_preempts() -> None:
+    """(1, 32), M = 100: no schedule without preemption comes near, as admission leaves memory free."""
+    instance = Instance((Request(1, 32),) * 64, 100, 4096)
+    result = find_interval(instance, ["vllm_pf", "sarathi_pf"], until_gap=0.19).result
+    assert result.found_by is not None
+    assert result.found_by.startswith("cycle(")
+    assert result.replay is not None
+    assert sum(result.replay.preemptions) > 0
+
+
+def test_only_for_equal_offline_requests() -> None:
+    assert applies(Instance((Request(4, 4),) * 3, 30, 30))
+    assert not applies(Instance((Request(4, 4),) * 3, 30, 29))
+    assert not applies(Instance((Request(4, 4), Request(4, 5)), 30, 30))
+    assert not applies(Instance((Request(4, 4), Request(4, 4, 7)), 30, 30))
+    assert not applies(Instance((Request(4, 4),) * 9, 30, 30, max_num_seqs=5))
+
+
+def test_paths_are_the_cheapest() -> None:
+    """Against every choice of batches and of holding or being refilled."""
+    from bounds.upper._paths import best_path
+
+    rng = np.random.default_rng(2)
+    end, sizes, limit = 8, np.array([2, 3, 4]), 6
+    for _ in range(40):
+        taken, weight = rng.integers(0, 7, end), rng.uniform(0.1, 1, end)
+        fill, refill = rng.random(end) < 0.5, np.array([0.0, *rng.uniform(0, 1, 2)])
+        times, absent = np.zeros(3, np.int64), np.zeros(3, np.bool_)
+        price = best_path(taken, weight, fill, 0, end, end, end, sizes, limit, refill, times, absent)
+
+        def over(t: int, size: int, taken: np.ndarray = taken, weight: np.ndarray = weight) -> float:
+            return float(weight[t] * (max(0, taken[t] + size - limit) - max(0, taken[t] - limit)))
+
+        best = 1e18
+        for path in combinations(range(end), 3):
+            if not fill[path[0]]:
+                continue
+            total = over(path[0], 2)
+            for k in (1, 2):
+                held = sum(over(t, int(sizes[k - 1])) for t in range(path[k - 1] + 1, path[k]))
+                away = refill[k] if fill[path[k]] and path[k] > path[k - 1] + 1 else 1e18
+                total += min(held, away) + over(path[k], int(sizes[k]))
+            best = min(best, total)
+        assert price == pytest.approx(best)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import time
 
-from csp.relaxations.aggregate import Relaxation
 from csp.relaxations.certificate import circulation_certificate
 from csp.relaxations.circulation import MOST_ARCS, TooManyError, network, prove_circulation, solve_circulation
+from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.load import load_of
 from csp.relaxations.patterns import charges
 from csp.result import Bound
@@ -32,8 +32,7 @@ def bound(
     load = load_of(instance)
     if load.prefilled:
         return None
-    relaxation = Relaxation(load, cost, 1, 1)
-    weights = relaxation.default_multipliers().weights if cost.additive else relaxation.proposed().weights
+    weights = additive_weights(load, cost)
     charge = charges(load, cost, weights)
     if charge.least <= 0:
         return None

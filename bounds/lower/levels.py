@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import time
 
-from csp.relaxations.aggregate import Relaxation
 from csp.relaxations.certificate import PotentialsTooLargeError, levels_certificate, prove
 from csp.relaxations.coarsen import coarsen
+from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.levels import Levels, solve_levels
 from csp.relaxations.load import Load, load_of
 from csp.relaxations.patterns import charges
@@ -37,8 +37,7 @@ def bound(
     if whole.prefilled:
         return None
     load = coarsen(whole, MOST_TYPES)
-    relaxation = Relaxation(load, cost, 1, 1)
-    weights = relaxation.default_multipliers().weights if cost.additive else relaxation.proposed().weights
+    weights = additive_weights(load, cost)
     charge = charges(load, cost, weights)
     if (load.kv_blocks + 1) ** 2 * sum(o for _, o, _ in load.lengths) > MOST_WORK or charge.least <= 0:
         return None

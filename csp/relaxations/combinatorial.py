@@ -14,6 +14,7 @@ from csp.relaxations.aggregate import Multipliers, Relaxation
 from csp.relaxations.batches import LeastBatches, least_batches_of, least_prefill_batches
 from csp.relaxations.configuration import batches_from_weights
 from csp.relaxations.load import Load, load_of
+from csp.relaxations.patterns import Weights
 from csp.result import Bound
 from sim.clock import ms_from_ticks
 from sim.cost.model import CostModel
@@ -89,6 +90,16 @@ def makespan_bound(counted: Counted, cost: CostModel, name: str) -> Bound | None
 def _proposal(counted: Counted, cost: CostModel) -> Multipliers:
     """Weights and prices for the strongest count; they prove a bound with any count."""
     return Relaxation(counted.load, cost, counted.least.best, counted.least_prefill).proposed()
+
+
+def additive_weights(load: Load, cost: CostModel) -> Weights:
+    """A convex combination of each group's pieces that charges much for the total features of good schedules.
+
+    Any combination bounds every batch from below; this one is that of the aggregate bound with the best batch count.
+    """
+    if cost.additive:
+        return Relaxation(load, cost, 1, 1).default_multipliers().weights
+    return Relaxation(load, cost, least_batches_of(load).best, least_prefill_batches(load)).proposed().weights
 
 
 def _inputs(counted: Counted, relaxation: Relaxation, chosen: Multipliers) -> dict[str, Any]:

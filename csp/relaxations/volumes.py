@@ -24,13 +24,15 @@ import heapq
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from csp.relaxations.aggregate import Relaxation
+from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.load import Load
-from csp.relaxations.patterns import Charges, charges
+from csp.relaxations.patterns import Charges, Weights, charges
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel
 from sim.instance import Instance
@@ -113,16 +115,14 @@ def mean_bound(
     instance: Instance, load: Load, cost: CostModel, *, first_token: bool
 ) -> tuple[Fraction, dict[str, float | str]]:
     """Lower bound on the mean of completion (or first token) minus arrival, in ticks, and the numbers behind it."""
-    relaxation = Relaxation(load, cost, 1, 1)
-    weights = relaxation.default_multipliers().weights if cost.additive else relaxation.proposed().weights
-    charge = charges(load, cost, weights)
     kinds = {(i, o): kind for kind, (i, o, _) in enumerate(load.lengths)}
     kind = np.array([kinds[r.input_tokens, r.output_tokens] for r in instance.requests])
     arrival = np.array([r.arrival_ns * TICKS_PER_NS for r in instance.requests], float)
     waited = sum(r.arrival_ns for r in instance.requests) * TICKS_PER_NS
     best: tuple[float, dict[str, float | str]] = (0.0, {})
-    for resource in ("memory", "tokens", *(("slots",) if load.max_num_seqs is not None else ())):
-        v = volumes(load, charge, resource, first_token=first_token)
+    resources = ("memory", "tokens", *(("slots",) if load.max_num_seqs is not None else ()))
+    for weights, resource in product(_weights(load, cost), resources):
+        v = volumes(load, charges(load, cost, weights), resource, first_token=first_token)
         volume, rest, alone = v.volume[kind], v.rest[kind], v.alone[kind]
         sums = {"whole": _whole(volume, alone, arrival), "fractional": _fractional(volume, arrival) + float(rest.sum())}
         for form, total in sums.items():
@@ -130,6 +130,13 @@ def mean_bound(
                 best = total, {"resource": resource, "form": form, "sum_of_volumes_ms": float(volume.sum()) / 1e11}
     total = math.floor(best[0] * (1 - SAFETY)) - waited
     return Fraction(max(0, total), len(instance.requests)), best[1]
+
+
+def _weights(load: Load, cost: CostModel) -> set[Weights]:
+    """Convex combinations of pieces to try: those of the makespan's bound, with and without the batch count."""
+    if cost.additive:
+        return {additive_weights(load, cost)}
+    return {additive_weights(load, cost), Relaxation(load, cost, 1, 1).proposed().weights}
 
 
 def _whole(volume: Floats, alone: Floats, arrival: Floats) -> float:

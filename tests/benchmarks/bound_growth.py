@@ -99,7 +99,7 @@ def plot(curves: dict[str, list[Point]], folder: Path) -> Path:
         above.set_ylabel("seconds")
         above.legend()
         below.semilogx(values, [100 * p.gap for p in points], color="#009E73", marker="D", label="certified gap")
-        below.set_ylim(0, None)
+        below.set_ylim(0, 115 * max(0.001, *(p.gap for p in points)))
         below.set_ylabel("gap, %")
         below.set_xlabel(name)
         below.legend()

@@ -40,6 +40,10 @@ REPRODUCED, DIRECTION, NOT_REPRODUCED, NOT_TESTABLE = (
 NO_SCHEDULE = "No schedule is compared here, so there is nothing to bound: the claim is about a formula of the costs."
 
 
+ORDER = (REPRODUCED, DIRECTION, NOT_REPRODUCED)
+"""Verdicts from the most favourable."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """One line of the report.
@@ -182,4 +186,4 @@ def worst(verdicts: Sequence[str]) -> str:
     >>> worst(["reproduced", "direction only"])
     'direction only'
     """
-    return max(verdicts, key=[REPRODUCED, DIRECTION, NOT_REPRODUCED].index)
+    return max(verdicts, key=ORDER.index)

@@ -30,7 +30,7 @@ A100_8B, A100_70B, H100_8B, H100_70B = "llama3-8b-a100", "llama3-70b-4xa100", "l
 LINEAR = {A100_8B: f"linear-fit/{A100_8B}", A100_70B: f"linear/{A100_70B}", H100_8B: f"linear-fit/{H100_8B}",
           H100_70B: f"linear-fit/{H100_70B}"}  # fmt: skip
 SETUPS = {"quick": (A100_8B, A100_70B), "full": (A100_8B, A100_70B, H100_8B, H100_70B)}
-REQUESTS = {"quick": 400, "full": 1200}
+REQUESTS = {"quick": 400, "full": 800}
 INSTANCE = ("cost_model", "workload", "output_scale", "kv_scale")
 
 

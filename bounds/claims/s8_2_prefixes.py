@@ -35,7 +35,7 @@ PUBLISHED = {
 # examples, long chains of thought.
 ANSWERS = 20
 PROMPT, OUTPUT = "lognormal:900:300", "lognormal:1000:600"
-PROMPTS = {"quick": 12, "full": 30}
+PROMPTS = {"quick": 12, "full": 20}
 POLICIES = {"NRF": "sglang_nrf", "SRF": "sglang_srf", "NRF, no reserve": "sglang_nrf:ratio_start=0:ratio_floor=0",
             "SRF, no reserve": "sglang_srf:ratio_start=0:ratio_floor=0"}  # fmt: skip
 
@@ -44,11 +44,14 @@ def cells(effort: Effort) -> Sequence[Cell]:
     """Setups and policies; all questions arrive at once."""
     linear = list(PUBLISHED)[:1] if effort == "quick" else list(PUBLISHED)
     seeds = (0,) if effort == "quick" else (0, 1)
-    return [{"cost_model": c, "prompts": PROMPTS[effort], "policy": p, "seed": s, "kv_capacity": KV_CAPACITY}
-            for c in (*linear, *map(fitted, linear)) for p in POLICIES for s in seeds]  # fmt: skip
+    first = (linear[0], fitted(linear[0]))
+    runs = [(c, 1.0) for c in (*linear, *map(fitted, linear))] + [(c, 2.0) for c in first]
+    return [{"cost_model": c, "prompts": PROMPTS[effort], "policy": p, "seed": s, "kv_capacity": KV_CAPACITY,
+             "output_scale": o}
+            for c, o in runs for p in POLICIES for s in seeds]  # fmt: skip
 
 
-def workload(prompts: int, seed: int, kv_capacity: int, cost_model: str) -> Instance:
+def workload(prompts: int, seed: int, kv_capacity: int, cost_model: str, output_scale: float = 1.0) -> Instance:
     """SelfConsistency-like: each prompt is answered `ANSWERS` times."""
     rng = np.random.default_rng(seed)
     inputs = parse_lengths(PROMPT, "prompt").draw(prompts, rng)
@@ -56,7 +59,7 @@ def workload(prompts: int, seed: int, kv_capacity: int, cost_model: str) -> Inst
     requests = [
         Request(
             int(inputs[i // ANSWERS]),
-            int(o),
+            max(1, round(int(o) * output_scale)),
             prefix=f"p{i // ANSWERS}",
             prefix_tokens=max(1, int(inputs[i // ANSWERS]) - 1),
         )
@@ -65,21 +68,22 @@ def workload(prompts: int, seed: int, kv_capacity: int, cost_model: str) -> Inst
     return Instance(tuple(requests), kv_capacity, cost_model=cost_model, name="SelfConsistency-like")
 
 
-def measure(cost_model: str, prompts: int, policy: str, seed: int, kv_capacity: int) -> list[Row]:
+def measure(cost_model: str, prompts: int, policy: str, seed: int, kv_capacity: int, output_scale: float) -> list[Row]:
     """One run, with a lower bound that holds with shared prefixes too."""
-    instance = workload(prompts, seed, kv_capacity, cost_model)
+    instance = workload(prompts, seed, kv_capacity, cost_model, output_scale)
     run = simulate(instance, POLICIES[policy], rules=RULES)
     s = summary(run)
     lower = all_bounds(without_prefixes(instance), load_cost_model(cost_model), only=QUICK)[0].value_ms
-    return [{"cost_model": cost_model, "policy": policy, "seed": seed, "requests": len(instance.requests),
+    return [{"cost_model": cost_model, "policy": policy, "seed": seed, "output_scale": output_scale, "requests": len(instance.requests),
              "makespan_ms": s.makespan_ms, "e2e_ms": float(e2e_ms(run.replay).mean()), "preemptions": s.preemptions,
              "refilled_tokens": s.refilled_tokens,
              "needed_tokens": sum(r.peak_kv_tokens for r in instance.requests), "lower_bound_ms": lower, "stalled": len(run.stalled)}]  # fmt: skip
 
 
-def gains(rows: Sequence[Row], cost_model: str, suffix: str) -> list[float]:
+def gains(rows: Sequence[Row], cost_model: str, suffix: str, output_scale: float = 1.0) -> list[float]:
     """NRF over SRF minus 1, per seed."""
-    at = {(r["policy"], r["seed"]): r for r in rows if r["cost_model"] == cost_model}
+    at = {(r["policy"], r["seed"]): r for r in rows
+          if r["cost_model"] == cost_model and r["output_scale"] == output_scale}  # fmt: skip
     seeds = sorted({seed for _, seed in at})
     return [at[f"NRF{suffix}", s]["makespan_ms"] / at[f"SRF{suffix}", s]["makespan_ms"] - 1 for s in seeds]
 
@@ -94,6 +98,8 @@ def _judge_kind(rows: list[Row]) -> list[Verdict]:
     machines = {r["cost_model"]: setup(r) for r in rows}
     own = {c: float(np.mean(gains(rows, c, ""))) for c in machines}
     bare = {c: float(np.mean(gains(rows, c, ", no reserve"))) for c in machines}
+    longer = next(iter(machines))
+    twice = [float(np.mean(gains(rows, longer, suffix, 2.0))) for suffix in ("", ", no reserve")]
     wins = sum(v > 0.005 for v in (*own.values(), *bare.values()))
     fit = [grade(max(own[c], bare[c]), published[name], tolerance=0.3) for c, name in machines.items()]
     verdict = REPRODUCED if set(fit) == {REPRODUCED} else DIRECTION if wins >= len(machines) else NOT_REPRODUCED
@@ -108,10 +114,11 @@ def _judge_kind(rows: list[Row]) -> list[Verdict]:
             "; ".join(f"{machines[c]}: with SGLang's reserve {own[c]:+.1%}, without {bare[c]:+.1%}" for c in machines), verdict,
             f"SelfConsistency-like, {ANSWERS} answers a prompt, lengths are ours. Preemptions on average, and tokens refilled "
             "by them as a share of those needed: " + ", ".join(f"{p} {n}, {refilled[p]:.0%}" for p, n in preempted.items())
-            + ". How much SRF gains hangs on how often the reserve lets memory run out.",
+            + ". How much SRF gains hangs on how often the reserve lets memory run out, and not on long outputs alone: with "
+            f"outputs twice as long it is {twice[0]:+.1%} and {twice[1]:+.1%} on {machines[longer]}.",
             "Many answers to one prompt share its KVs; only what each answer added is thrown out. The more the admission "
             "overcommits, the more it matters whom to throw out.",
-            left_on_table(rows, by=("cost_model", "seed"), name="policy") + " (bounds take every shared prefix as free)",
+            left_on_table(rows, by=("cost_model", "seed", "output_scale"), name="policy") + " (bounds take every shared prefix as free)",
         )
     ]  # fmt: skip
 
@@ -124,7 +131,7 @@ def figures(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     figure, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
     colours = dict(zip(POLICIES, ("#56B4E9", "#0072B2", "#E69F00", "#D55E00"), strict=True))
     for shift, (policy, colour) in enumerate(colours.items()):
-        values = [np.mean([r["makespan_ms"] for r in rows if r["cost_model"] == c and r["policy"] == policy]) / 1000
+        values = [np.mean([r["makespan_ms"] for r in rows if (r["cost_model"], r["policy"], r["output_scale"]) == (c, policy, 1.0)]) / 1000
                   for c in models]  # fmt: skip
         ax.bar(np.arange(len(models)) + 0.2 * (shift - 1.5), values, 0.2, color=colour, label=policy)
     ax.set_xticks(range(len(models)), models, fontsize=8)

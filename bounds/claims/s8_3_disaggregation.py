@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bounds.claims import NOT_REPRODUCED, Cell, Effort, Row, Verdict, across, grade
+from bounds.claims import NOT_REPRODUCED, ORDER, Cell, Effort, Row, Verdict, across, grade
 from bounds.claims._grid import left_on_table
 from bounds.claims._models import beside
 from bounds.claims._online import workload
@@ -23,7 +23,7 @@ PUBLISHED_COST = "linear-fit/llama3-8b-a100"
 SETUP = "llama3-8b-a100"
 PUBLISHED = {"Reason2": 0.07, "Chat15": 0.20}
 REQUESTS = {"quick": 300, "full": 1_000_000}
-CAPACITIES = {"quick": (25_000,), "full": (100_000, 50_000, 25_000)}
+CAPACITIES = {"quick": (25_000,), "full": (100_000, 25_000)}
 PREFILL = "sarathi_cs"
 DECODE = {"NRF": "sarathi_cs_nrf", "SRF": "sarathi_cs_srf"}
 
@@ -75,17 +75,18 @@ def _trace_verdict(rows: list[Row], name: str, published: float) -> Verdict:
         (m, refill): tuple(at[m, "NRF", refill][key] / at[m, "SRF", refill][key] - 1 for key in ("e2e_ms", "makespan_ms"))
         for m, policy, refill in at if policy == "NRF"
     }  # fmt: skip
-    best = max(max(pair) for pair in gains.values())
+    best = [max(pair[figure] for pair in gains.values()) for figure in (0, 1)]
+    fit = [grade(gain, published, tolerance=0.3) if gain > 0.005 else NOT_REPRODUCED for gain in best]
     slower = sum(min(pair) < -0.005 for pair in gains.values())
     evicted = {(m, refill): r["preemptions"] + r["swapped_out"] for (m, p, refill), r in at.items() if p == "NRF"}
     return Verdict(
         f"Disaggregated, {name}: SRF improves performance by {published:.0%}", SECTION, f"{published:.0%}",
         "mean end-to-end / total latency: "
         + "; ".join(f"M = {m:,}, {refill}: {e2e:+.1%} / {total:+.1%}" for (m, refill), (e2e, total) in gains.items()),
-        grade(best, published, tolerance=0.3) if best > 0.005 else NOT_REPRODUCED,
-        f"Two prefill and two decode workers, graded by the best gain; SRF loses over 0.5 % in {slower} of {len(gains)}. "
+        min(fit, key=ORDER.index),
+        f"Two prefill and two decode workers, graded by the best gain in either latency, as the paper does not say which it means; SRF loses over 0.5 % in {slower} of {len(gains)}. "
         "Evictions on the decode side under NRF: " + ", ".join(f"M = {m:,}, {refill}: {n:,}" for (m, refill), n in evicted.items())
-        + ". Where memory does not run out there, no victim rule can matter; which latency the paper means it does not say.",
+        + ". Where memory does not run out there, no victim rule can matter.",
         "On the decode side only running requests need memory; the victim rule matters as far as that memory is short.",
         left_on_table(rows, by=("M",), name="policy") + " (bound over all four machines)",
     )  # fmt: skip

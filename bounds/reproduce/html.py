@@ -21,7 +21,7 @@ table { border-collapse: collapse; width: 100%; margin: .8rem 0; font-size: .9re
 th, td { text-align: left; vertical-align: top; padding: .3rem .5rem; border-bottom: 1px solid #ddd; }
 th:last-child, td:last-child { text-align: right; } th { white-space: nowrap; }
 td, dd { overflow-wrap: anywhere; } dd { white-space: pre-line; }
-td:nth-child(2) { width: 30%; } td:nth-child(3) { width: 15%; } img { max-width: 100%; height: auto; }
+td:nth-child(2) { width: 24%; } td:nth-child(3) { width: 15%; } img { max-width: 100%; height: auto; }
 .v { font-weight: 600; white-space: nowrap; } .v::before { content: attr(data-mark) " "; }
 dl { display: grid; grid-template-columns: 9rem 1fr; gap: .3rem .8rem; } dt { color: #555; } dd { margin: 0; }
 dl.terms { font-size: .9rem; }
@@ -35,7 +35,7 @@ dl.terms { font-size: .9rem; }
 }
 @media print {
   body { font-size: 9.5pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
-  h2, h3, h3 + p { break-after: avoid; } tr, img, dl > dd { break-inside: avoid; } img { max-height: 20cm; }
+  .head { break-inside: avoid; break-after: avoid; } tr, img, dd { break-inside: avoid; } img { max-height: 20cm; }
   table { font-size: 8.5pt; }
 }
 </style></head><body>
@@ -52,10 +52,11 @@ dl.terms { font-size: .9rem; }
 <td data-name="CPU s">{{ '%.1f' % section.cpu_seconds if loop.first else '' }}</td></tr>
 {% endfor %}{% endfor %}</tbody></table>
 {% for section in sections %}
-<section><h2>{{ section.title }}</h2>
+<section>
 {% for v in section.verdicts %}
+<div class="head">{% if loop.first %}<h2>{{ section.title }}</h2>{% endif %}
 <h3 id="c{{ section.number }}-{{ loop.index }}">{{ v.claim }} (section {{ v.section }})</h3>
-<p>{{ v.plain }}</p>
+<p>{{ v.plain }}</p></div>
 <dl><dt>paper</dt><dd>{{ v.paper }}</dd><dt>ours</dt><dd>{{ v.ours }}</dd>
 <dt>verdict</dt><dd class="v" data-mark="{{ marks[v.verdict] }}">{{ v.verdict }}</dd>
 {% if v.other_costs %}<dt>under other costs</dt><dd>{{ v.other_costs }}</dd>{% endif %}

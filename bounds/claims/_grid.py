@@ -11,9 +11,10 @@ import numpy as np
 
 from bounds.claims import Row, times
 from bounds.lower import QUICK, all_bounds
+from bounds.lower._systems import decode_path_ticks
 from sim.clock import TICKS_PER_MS
 from sim.cost import load_cost_model
-from sim.cost.model import CostModel, Features
+from sim.cost.model import CostModel
 from sim.engine import simulate
 from sim.instance import Instance, Request
 from sim.metrics import summary
@@ -100,20 +101,9 @@ def plan_ms(instance: Instance, cost: CostModel, seconds: float) -> float | None
 
 
 def tpot_bound_ms(request: Request, cost: CostModel) -> float | None:
-    """Least mean TPOT of a request under any schedule; None for O = 1.
-
-    After the first token every token comes out of a batch of its own, and a batch takes at least as long as this
-    request's part of it alone (features only grow with company, coefficients are not negative): a decode step that
-    reads I + k - 2 KVs, or the end of a refill, which processes at least one token of s = I + k - 1 and has
-    Q = c (2 s - c) >= 2 s - 1.
-    """
-    steps = range(2, request.output_tokens + 1)
-    ticks = 0
-    for k in steps:
-        s = request.input_tokens + k - 1
-        decode = cost.batch_ticks(Features(1, 0, 1, 0, 1, 1, 0, 0, s - 1))
-        ticks += min(decode, cost.batch_ticks(Features(1, 1, 0, 1, 0, 1, 2 * s - 1, 0, 0)))
-    return ticks / len(steps) / TICKS_PER_MS if steps else None
+    """Least mean TPOT of a request under any schedule; None for O = 1."""
+    steps = request.output_tokens - 1
+    return decode_path_ticks(request, cost) / steps / TICKS_PER_MS if steps else None
 
 
 def use(replay: Replay) -> dict[str, float]:
@@ -171,6 +161,11 @@ def left_on_table(rows: Sequence[Row], *, by: Sequence[str] = ("I", "O", "M"), n
         Columns that tell instances apart.
     name
         Column that names the scheduler or policy.
+
+    Raises
+    ------
+    RuntimeError
+        If a schedule is quicker than the lower bound.
     """
     losses: dict[str, list[tuple[float, float]]] = {}
     gaps = []
@@ -178,6 +173,8 @@ def left_on_table(rows: Sequence[Row], *, by: Sequence[str] = ("I", "O", "M"), n
         plans = [r["plan_ms"] for r in cell if r.get("plan_ms") is not None]
         known = min([*plans, *(r["makespan_ms"] for r in cell)])
         lower = max(r["lower_bound_ms"] for r in cell if r["lower_bound_ms"] is not None)
+        if known < lower * (1 - 1e-12):
+            raise RuntimeError(f"a schedule of {known} ms is quicker than the lower bound {lower}: {cell[0]}")
         gaps.append(1 - lower / known)
         for r in cell:
             losses.setdefault(r[name], []).append((1 - known / r["makespan_ms"], 1 - lower / r["makespan_ms"]))

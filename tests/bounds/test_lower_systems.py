@@ -34,11 +34,12 @@ def test_shared_prefixes(lengths: list[tuple[int, int, int]], capacity: int, blo
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(requests, st.integers(18, 60), st.integers(1, 3), st.integers(1, 3), st.sampled_from(COSTS))
+@given(requests, st.integers(18, 60), st.integers(1, 3), st.integers(1, 3), st.integers(0, 40), st.sampled_from(COSTS))
 def test_disaggregated(
-    lengths: list[tuple[int, int, int]], capacity: int, prefill: int, decode: int, cost: str
+    lengths: list[tuple[int, int, int]], capacity: int, prefill: int, decode: int, gap_ms: int, cost: str
 ) -> None:
-    instance = Instance(tuple(Request(i, o) for i, o, _ in lengths), capacity, cost_model=cost)
+    made = tuple(Request(i, o, k * wait * gap_ms * 10**6) for k, (i, o, wait) in enumerate(lengths))
+    instance = Instance(made, capacity, cost_model=cost)
     pools = Pools(prefill, decode, SwapLink(0, 0))
     both = simulate_disaggregated(instance, pools)
     assert all(t is not None for t in both.completed_ticks())
@@ -54,6 +55,14 @@ def test_the_decode_bound_is_tight_for_one_request(cost: str) -> None:
     assert bound <= busy
     if cost.startswith("linear"):
         assert bound == busy
+
+
+def test_a_late_long_request_is_seen_by_the_bound_on_pools() -> None:
+    made = (*(Request(20, 5) for _ in range(20)), Request(100, 200, 5 * 10**9))
+    instance = Instance(made, 5000)
+    pools = Pools(2, 2, SwapLink(0, 0))
+    reached = simulate_disaggregated(instance, pools).makespan_ticks
+    assert 0.999 * reached < disaggregated_bound_ticks(instance, load_cost_model(instance.cost_model), pools) <= reached
 
 
 def test_a_broken_relaxation_would_be_noticed() -> None:

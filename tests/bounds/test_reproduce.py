@@ -93,6 +93,8 @@ def test_left_on_the_table_is_the_loss_against_the_best_known_and_the_bound() ->
             case | {"scheduler": "b", "makespan_ms": 90.0, "lower_bound_ms": 72.0}]  # fmt: skip
     text = left_on_table(rows)
     assert "a 20.0% / 28.0%, b 11.1% / 20.0%" in text and "within 10.0% of the optimum" in text
+    with pytest.raises(RuntimeError, match="quicker than the lower bound"):
+        left_on_table([*rows, case | {"scheduler": "c", "makespan_ms": 70.0, "lower_bound_ms": None}])
 
 
 @pytest.mark.parametrize("cost_model", ["linear/llama2-7b-a100", "max-affine/llama2-7b-a100"])

@@ -16,6 +16,7 @@ from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
 from sim.cost.model import CostModel, load_cost_model
 from sim.engine import Simulation, simulate
+from sim.errors import StoppedError
 from sim.instance import Instance
 from sim.replay import Replay, replay
 
@@ -23,6 +24,8 @@ Ticks = int | Fraction
 _IMPROVING_SHARE = 0.4
 """Of the time left, what each method that looks for better schedules may take; the rest is for bounds."""
 DEFAULT_IMPROVING_S = 60.0
+_SIMULATING_SHARE = 0.5
+"""Of the time left, what one scheduler may take."""
 
 
 @dataclass
@@ -141,12 +144,21 @@ def find_interval(
 
 
 def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
-    """Run the schedulers one by one while there is time; at least one."""
+    """Run the schedulers one by one while there is time, at least one; a slow one is given up."""
     simulations: list[Simulation] = []
     for name in schedulers:
-        if simulations and (search.stop.is_set() or search.late):
+        left = search.remaining_s
+        until = math.inf if left is None or not simulations else time.monotonic() + _SIMULATING_SHARE * left
+
+        def over(until: float = until) -> bool:
+            return bool(simulations) and (search.stop.is_set() or time.monotonic() >= until)
+
+        if over() or (simulations and search.late):
             break
-        simulation = simulate(search.instance, name, cost=search.cost)
+        try:
+            simulation = simulate(search.instance, name, cost=search.cost, until=over)
+        except StoppedError:
+            continue
         simulations.append(simulation)
         if not simulation.stalled:
             search.offer(simulation.replay, name)

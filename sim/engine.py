@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, load_cost_model
-from sim.errors import InputError
+from sim.errors import InputError, StoppedError
 from sim.instance import Instance
 from sim.replay import ENGINE_RULES, BatchRecord, Replay, Rules, State, finish, replay
 from sim.runs import RunBatches
@@ -62,6 +63,7 @@ def simulate(
     cost: CostModel | None = None,
     rules: Rules = ENGINE_RULES,
     engine: Engine = "auto",
+    until: Callable[[], bool] | None = None,
 ) -> Simulation:
     """Run a scheduler until every request is finished or nothing moves any more.
 
@@ -74,6 +76,8 @@ def simulate(
     engine
         "step" forms every batch; "event" goes from change to change (`sim.events`), for schedulers it knows, with the
         same result; "auto" takes "event" where it can.
+    until
+        Asked before every batch that is formed whether to give up.
 
     Raises
     ------
@@ -81,6 +85,8 @@ def simulate(
         If a name is unknown, or "event" is asked for and the scheduler is not known there.
     sim.replay.RuleError
         If the scheduler breaks a rule.
+    sim.errors.StoppedError
+        If ``until`` said so.
 
     Examples
     --------
@@ -101,7 +107,7 @@ def simulate(
     if engine != "step" and not rules.prefix_sharing and not prefilled:
         from sim.events import compact_runs
 
-        runs = compact_runs(policy, instance, cost, rules)
+        runs = compact_runs(policy, instance, cost, rules, until)
         if runs is not None:
             result = replay(instance, Schedule(RunBatches(runs)), rules=rules, cost=cost, complete=False)
             left_out = set(instance.infeasible())
@@ -109,12 +115,12 @@ def simulate(
             return Simulation(name, result, instance.infeasible(), stalled)
         if engine == "event":
             raise InputError("the event engine does not know this scheduler", field="scheduler", value=name)
-    result, stalled = _step_by_step(instance, policy, cost, rules)
+    result, stalled = _step_by_step(instance, policy, cost, rules, until)
     return Simulation(name, result, instance.infeasible(), stalled)
 
 
 def _step_by_step(
-    instance: Instance, policy: Scheduler, cost: CostModel, rules: Rules
+    instance: Instance, policy: Scheduler, cost: CostModel, rules: Rules, until: Callable[[], bool] | None = None
 ) -> tuple[Replay, tuple[int, ...]]:
     """The reference: the scheduler forms every batch, the rules module carries it out. Also who was never finished."""
     state = State(instance, cost, rules)
@@ -127,6 +133,8 @@ def _step_by_step(
     idle_until: int | None = None
     livelock = Livelock()
     while state.unfinished > len(infeasible):
+        if until is not None and until():
+            raise StoppedError
         now = state.now_ticks if idle_until is None else idle_until * TICKS_PER_NS
         while arrivals and state.arrival_ticks[arrivals[0]] <= now:
             policy.add(arrivals.popleft(), state)

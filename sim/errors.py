@@ -41,3 +41,7 @@ class InputError(ValueError):
             source = source[: _LONGEST_SOURCE - 3] + "..."
         parts = [part for part in (source, place) if part]
         super().__init__(" ".join(": ".join([*parts, rule]).split()))
+
+
+class StoppedError(Exception):
+    """A run was given up before its end, because the caller said so."""

@@ -28,6 +28,7 @@ OBJECTIVES = ("makespan",)
 MOST_WORK = 400_000
 """Steps of one request's dynamic program times fills of a cycle; beyond it the method steps aside."""
 MOST_TOKENS = 4_000_000
+LEAST_REQUESTS = 4
 ROUNDS = 16_000
 """Paths replaced per cycle tried at first; each further attempt takes twice as many."""
 ATTEMPTS = 6
@@ -88,6 +89,7 @@ def applies(instance: Instance) -> bool:
     return (
         instance.offline
         and o > 1
+        and len(instance.requests) >= LEAST_REQUESTS
         and len({(r.input_tokens, r.output_tokens) for r in instance.requests}) == 1
         and not any(r.prefilled or r.prefix for r in instance.requests)
         and instance.kv_capacity_tokens <= instance.token_budget

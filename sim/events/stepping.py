@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
 from sim.cost.runs import RunTimer
+from sim.errors import StoppedError
 from sim.instance import Instance
 from sim.replay import DECODE, BatchRecord, Rules, State
 from sim.runs import Run, RunBuilder
@@ -31,8 +33,10 @@ def is_steady(scheduler: object) -> bool:
     return own and isinstance(scheduler, Steady) and not getattr(scheduler, "needs_swap", False)
 
 
-def stepped_runs(scheduler: Scheduler, instance: Instance, cost: CostModel, rules: Rules) -> list[Run]:
-    """The schedule of a scheduler that `is_steady`, as runs."""
+def stepped_runs(
+    scheduler: Scheduler, instance: Instance, cost: CostModel, rules: Rules, until: Callable[[], bool] | None = None
+) -> list[Run]:
+    """The schedule of a scheduler that `is_steady`, as runs; `StoppedError` once ``until()`` is true."""
     assert isinstance(scheduler, Steady)
     state, timer, builder = State(instance, cost, rules), RunTimer(cost), RunBuilder()
     infeasible = set(instance.infeasible())
@@ -41,6 +45,8 @@ def stepped_runs(scheduler: Scheduler, instance: Instance, cost: CostModel, rule
     idle_until: int | None = None
     livelock = Livelock()
     while state.unfinished > len(infeasible):
+        if until is not None and until():
+            raise StoppedError
         now = state.now_ticks if idle_until is None else idle_until * TICKS_PER_NS
         while arrivals and state.arrival_ticks[arrivals[0]] <= now:
             scheduler.add(arrivals.popleft(), state)

@@ -28,7 +28,7 @@ def test_better_than_schedulers(block_size: int, requests: int) -> None:
 
 
 def test_few_requests_need_no_whole_cycle() -> None:
-    instance = Instance((Request(2, 8),) * 3, 33, 4096)
+    instance = Instance((Request(2, 8),) * 4, 33, 4096)
     for schedule, _ in islice(schedules(instance, LINEAR, "makespan", lambda: False, float("inf")), 3):
         replay(instance, schedule, cost=LINEAR)
 
@@ -44,10 +44,10 @@ def test_best_schedule_of_a_small_memory_preempts() -> None:
 
 
 def test_only_for_equal_offline_requests() -> None:
-    assert applies(Instance((Request(4, 4),) * 3, 30, 30))
-    assert not applies(Instance((Request(4, 4),) * 3, 30, 29))
-    assert not applies(Instance((Request(4, 4), Request(4, 5)), 30, 30))
-    assert not applies(Instance((Request(4, 4), Request(4, 4, 7)), 30, 30))
+    assert applies(Instance((Request(4, 4),) * 4, 30, 30))
+    assert not applies(Instance((Request(4, 4),) * 4, 30, 29))
+    assert not applies(Instance((Request(4, 4), Request(4, 5)) * 2, 30, 30))
+    assert not applies(Instance((Request(4, 4), Request(4, 4, 7)) * 2, 30, 30))
     assert not applies(Instance((Request(4, 4),) * 9, 30, 30, max_num_seqs=5))
 
 

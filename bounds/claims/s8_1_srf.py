@@ -196,7 +196,8 @@ def _ideal_verdicts(rows: Sequence[Row]) -> list[Verdict]:
             "40 % / 55 %", f"of total latency: infinite M {memory:.0%}, perfect bandwidth {bandwidth:.0%}",
             worst([grade(memory, 0.4, tolerance=0.3), grade(bandwidth, 0.55, tolerance=0.3)]),
             "Infinite M: every request fits. Perfect bandwidth: the roofline of the data sheet instead of fitted costs, so "
-            "its saving is how far those are above the data sheet; the paper's engine has its own distance.",
+            "its saving is how far those are above the data sheet. Our fits are of kernels alone; batches of the paper's engine "
+            "also wait for scheduling and sampling on the CPU (its section 5.7), which the ideal saves too.",
             "What more memory or better kernels could bring at most on these workloads; beside it what better scheduling "
             "could bring with the memory there is.", _left(rows, A100_8B),
         ),

@@ -152,6 +152,16 @@ def _instances(rows: Sequence[Row], by: Sequence[str]) -> list[list[Row]]:
     return list(found.values())
 
 
+def best_known(rows: Sequence[Row], x: str) -> tuple[list[float], list[float], list[float]]:
+    """For a figure: values of column ``x``, the best makespan known there and the strongest lower bound, in seconds."""
+    cells = sorted(_instances(rows, (x,)), key=lambda cell: float(cell[0][x]))
+    known = [
+        min(r[key] for r in cell for key in ("makespan_ms", "plan_ms") if r.get(key) is not None) for cell in cells
+    ]
+    lower = [max(r["lower_bound_ms"] for r in cell) for cell in cells]
+    return [float(cell[0][x]) for cell in cells], [v / 1000 for v in known], [v / 1000 for v in lower]
+
+
 def left_on_table(rows: Sequence[Row], *, by: Sequence[str] = ("I", "O", "M"), name: str = "scheduler") -> str:
     """Makespan that schedulers lose for certain, and at most; rows of one cost model.
 

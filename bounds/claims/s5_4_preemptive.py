@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bounds.claims import DIRECTION, NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict, across, grade
-from bounds.claims._grid import PUBLISHED, bounds_for, index, left_in, left_on_table, measure_cell
+from bounds.claims._grid import PUBLISHED, best_known, bounds_for, index, left_in, left_on_table, measure_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,8 +102,9 @@ def figures(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
             for line, key in enumerate(("makespan_ms", "tpot_ms")):
                 points = [(r["O"], r[key] / (1000 if key == "makespan_ms" else 1)) for r in mine if r[key] is not None]
                 axes[line][column].plot(*zip(*points, strict=True), color=COLOURS[s], marker=MARKERS[s], label=s)
-        bound = sorted({(r["O"], r["lower_bound_ms"] / 1000) for r in published if r["I"] == i})
-        axes[0][column].plot(*zip(*bound, strict=True), color="black", linestyle="--", label="lower bound")
+        outputs, known, lower = best_known([r for r in published if r["I"] == i], "O")
+        axes[0][column].plot(outputs, known, color="gray", linestyle="-.", label="best known schedule")
+        axes[0][column].plot(outputs, lower, color="black", linestyle="--", label="lower bound")
         axes[0][column].set_title(f"I = {i}")
         axes[1][column].set_xlabel("O (tokens)")
         for line in (0, 1):

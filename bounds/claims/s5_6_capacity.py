@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bounds.claims import NOT_REPRODUCED, REPRODUCED, Cell, Effort, Row, Verdict, across, grade, worst
-from bounds.claims._grid import PUBLISHED, bounds_for, index, left_on_table, measure_cell
+from bounds.claims._grid import PUBLISHED, best_known, bounds_for, index, left_on_table, measure_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,8 +134,9 @@ def figures(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
             )
             ax.plot(*zip(*mine, strict=True), color=COLOURS[name], marker=MARKERS[name], label=name,
                     linestyle="--" if name.endswith("_pf") else "-")  # fmt: skip
-        bound = sorted({(r["M"], r["lower_bound_ms"] / 1000) for r in published if r["I"] == i})
-        ax.plot(*zip(*bound, strict=True), color="black", linestyle=":", label="lower bound")
+        capacities, known, lower = best_known([r for r in published if r["I"] == i], "M")
+        ax.plot(capacities, known, color="gray", linestyle="-.", label="best known schedule")
+        ax.plot(capacities, lower, color="black", linestyle=":", label="lower bound")
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel("KV capacity M (tokens)")

@@ -251,5 +251,5 @@ def figures(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
         ax.set_xticks(range(len(keys)), [f"{k[1]}\nO x{k[2]:g}, M x{k[3]:g}" for k in keys], fontsize=7)
         ax.set_ylabel("total latency (% of NRF)")
         ax.set_title(machine, fontsize=9, loc="left")
-    axes[0][0].legend(fontsize=8, ncols=4, loc="lower right")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), fontsize=8, ncols=4, loc="outside upper right")
     yield "policies", figure

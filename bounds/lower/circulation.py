@@ -41,7 +41,7 @@ def bound(
         found = solve_circulation(load, net, time_limit_s=time_limit_s or DEFAULT_TIME_LIMIT_S)
         if found is None:
             return None
-        potential, outside = ([round(x * TICKS_PER_MS) for x in part] for part in found)
+        potential, outside = ([round(x * TICKS_PER_MS) for x in part] for part in (found.potential, found.outside))
         ticks = math.ceil(prove_circulation(load, charge, potential, outside, net))
     except (TooManyError, ArithmeticError, ValueError):
         return None

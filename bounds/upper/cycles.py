@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from csp.relaxations.aggregate import Relaxation
+from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.load import Load, load_of
 from csp.relaxations.patterns import Charges, charges
 from sim.clock import TICKS_PER_MS
@@ -73,9 +73,7 @@ def schedules(
     if not applies(instance):
         return
     load = load_of(instance)
-    relaxation = Relaxation(load, cost, 1, 1)
-    weights = relaxation.default_multipliers().weights if cost.additive else relaxation.proposed().weights
-    charge = charges(load, cost, weights)
+    charge = charges(load, cost, additive_weights(load, cost))
     if charge.least <= 0:
         return
     for cycle in cycles(load, charge, until, below_ticks / TICKS_PER_MS / len(instance.requests)):

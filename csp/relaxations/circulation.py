@@ -196,10 +196,27 @@ class _Lister:
                 yield filled, cost + n * self.charge.fill(size), fills + n, change
 
 
-def solve_circulation(load: Load, net: Network, *, time_limit_s: float = 60.0) -> tuple[Floats, Floats] | None:
-    """Potentials of states and of absent requests in ms, by column generation over the listed arcs.
+@dataclass(frozen=True)
+class Solution:
+    """A cheapest circulation, per request, and its dual.
 
-    None if time ran out before they proved anything near the optimum.
+    Attributes
+    ----------
+    potential, outside
+        Of resident sets and of absent kinds, in ms.
+    use
+        Arc -> how often a request's share of the schedule takes it; only arcs that are taken.
+    """
+
+    potential: Floats
+    outside: Floats
+    use: dict[int, float]
+
+
+def solve_circulation(load: Load, net: Network, *, time_limit_s: float = 60.0) -> Solution | None:
+    """The cheapest circulation, by column generation over the listed arcs.
+
+    None if time ran out before it was found.
     """
     from csp.solvers._master import Master
 
@@ -213,9 +230,11 @@ def solve_circulation(load: Load, net: Network, *, time_limit_s: float = 60.0) -
     by_arc = np.argsort(net.net[0], kind="stable")
     starts = np.searchsorted(net.net[0][by_arc], np.arange(len(net.source) + 1))
     included = np.zeros(len(net.source), bool)
+    columns: list[int] = []
 
     def add(arc: int) -> None:
         included[arc] = True
+        columns.append(arc)
         column = np.zeros(states + absent)
         column[net.source[arc]] += 1
         column[net.target[arc]] -= 1
@@ -233,7 +252,8 @@ def solve_circulation(load: Load, net: Network, *, time_limit_s: float = 60.0) -
         gain[included] = 0.0
         better = np.flatnonzero(gain > 1e-9)
         if not len(better):
-            return potential, outside
+            use = {arc: float(x) for arc, x in zip(columns, master.solution(), strict=True) if x > 1e-9}
+            return Solution(potential, outside, use)
         if time.monotonic() - began > time_limit_s:
             return None
         for arc in better[np.argsort(-gain[better])[:_COLUMNS_PER_ROUND]]:

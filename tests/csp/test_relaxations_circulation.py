@@ -64,7 +64,7 @@ def test_several_types_and_inflated_potentials() -> None:
     net = network(load, charge)
     found = solve_circulation(load, net)
     assert found is not None
-    sets, absent = ([round(x * TICKS_PER_MS) for x in part] for part in found)
+    sets, absent = ([round(x * TICKS_PER_MS) for x in part] for part in (found.potential, found.outside))
     honest = prove_circulation(load, charge, sets, absent)
     assert honest > 0
     assert prove_circulation(load, charge, [2 * x for x in sets], [2 * x for x in absent]) < honest

@@ -13,7 +13,7 @@ from sim.cost.model import CostModel
 from sim.instance import Instance
 from sim.schedule import Schedule
 
-METHODS = ("first_tokens", "ranked", "staggered", "cycles")
+METHODS = ("first_tokens", "ranked", "staggered", "walk", "cycles")
 """In the order they are tried."""
 
 Method = Callable[[Instance, CostModel, str, Callable[[], bool], float], Iterator[tuple[Schedule, str]]]

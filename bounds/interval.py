@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from bounds.compare import Comparison, rows
 from bounds.lower import QUICK, bound_names, iter_bounds
-from bounds.upper import methods
+from bounds.upper import LATE, METHODS, cycles, methods
 from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
 from sim.cost.model import CostModel, load_cost_model
@@ -24,6 +24,8 @@ Ticks = int | Fraction
 _IMPROVING_SHARE = 0.4
 """Of the time left, what each method that looks for better schedules may take; the rest is for bounds."""
 DEFAULT_IMPROVING_S = 60.0
+_LATE_SHARE = 0.35
+"""Of the time left for slow bounds, what is kept for the methods after them, where one applies."""
 _SIMULATING_SHARE = 0.5
 """Of the time left, what one scheduler may take."""
 
@@ -132,13 +134,10 @@ def find_interval(
     for bound in iter_bounds(instance, search.cost, objective=objective, only=quick):
         search.add_bound(bound)
     simulations = _simulate(search, schedulers)
-    if not search.done:
-        _improve(search)
-    for name in bound_names(objective):
-        if name not in QUICK and not search.done:
-            for bound in iter_bounds(instance, search.cost, objective=objective, only=[name],
-                                     time_limit_s=search.remaining_s):  # fmt: skip
-                search.add_bound(bound)
+    _improve(search, METHODS, _IMPROVING_SHARE)
+    late = objective in cycles.OBJECTIVES and cycles.applies(instance)
+    _bound_slowly(search, 1.0 - _LATE_SHARE if late else 1.0)
+    _improve(search, LATE, 1.0)
     result = _result(search, seed, time.monotonic() - began)
     return Comparison(instance, result, rows(simulations, result, search.cost))
 
@@ -165,11 +164,26 @@ def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
     return simulations
 
 
-def _improve(search: Search) -> None:
-    """Look for better schedules than the schedulers found, one method after the other."""
-    for _, method in methods(search.objective):
+def _bound_slowly(search: Search, share: float) -> None:
+    """The bounds that take long, within a share of the time left."""
+    left = search.remaining_s
+    until = None if left is None else time.monotonic() + share * left
+    for name in bound_names(search.objective):
+        if name in QUICK or search.done or (until is not None and time.monotonic() >= until):
+            continue
+        limit = None if until is None else max(0.01, until - time.monotonic())
+        for bound in iter_bounds(search.instance, search.cost, objective=search.objective, only=[name],
+                                 time_limit_s=limit):  # fmt: skip
+            search.add_bound(bound)
+
+
+def _improve(search: Search, names: Sequence[str], share: float) -> None:
+    """Look for better schedules than those known, one method after the other, each within a share of the time left."""
+    for _, method in methods(search.objective, names):
+        if search.done:
+            break
         left = search.remaining_s
-        until = time.monotonic() + (DEFAULT_IMPROVING_S if left is None else _IMPROVING_SHARE * left)
+        until = time.monotonic() + (DEFAULT_IMPROVING_S if left is None else share * left)
 
         def over(until: float = until) -> bool:
             return search.done or time.monotonic() >= until
@@ -177,8 +191,6 @@ def _improve(search: Search) -> None:
         below = math.inf if search.best_ticks is None else float(search.best_ticks)
         for schedule, found_by in method(search.instance, search.cost, search.objective, over, below):
             search.offer(replay(search.instance, schedule, cost=search.cost), found_by)
-        if search.done:
-            break
 
 
 def _result(search: Search, seed: int, runtime_s: float) -> Result:

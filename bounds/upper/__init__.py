@@ -6,20 +6,22 @@ over ever better (schedule, how it was found) that ends when ``until()`` says so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 
 from sim.cost.model import CostModel
 from sim.instance import Instance
 from sim.schedule import Schedule
 
-METHODS = ("first_tokens", "ranked", "staggered", "walk", "cycles")
-"""In the order they are tried."""
+METHODS = ("first_tokens", "ranked", "staggered")
+"""In the order they are tried, before the slow lower bounds."""
+LATE = ("walk", "cycles")
+"""Tried after them: for them there is always something left to try."""
 
 Method = Callable[[Instance, CostModel, str, Callable[[], bool], float], Iterator[tuple[Schedule, str]]]
 
 
-def methods(objective: str) -> list[tuple[str, Method]]:
+def methods(objective: str, names: Sequence[str] = METHODS) -> list[tuple[str, Method]]:
     """Names and functions of the methods for an objective."""
-    modules = [(name, import_module(f"{__name__}.{name}")) for name in METHODS]
+    modules = [(name, import_module(f"{__name__}.{name}")) for name in names]
     return [(name, module.schedules) for name, module in modules if objective in module.OBJECTIVES]

@@ -189,7 +189,33 @@ def repeat(instance: Instance, load: Load, charge: Charges, cycle: Cycle) -> Sch
             break
         rounds, (times, absent) = rounds - 1, fewer
     kept = np.argsort(times[:, -1], kind="stable")[:n]
-    return _schedule(times[kept], absent[kept], load.lengths[0][0])
+    times, absent = _tightened(times[kept], absent[kept], cycle, prices)
+    return _schedule(times, absent, load.lengths[0][0])
+
+
+def _tightened(times: Ints, absent: Flags, cycle: Cycle, prices: _Prices) -> tuple[Ints, Flags]:
+    """The same with an earlier end, if the requests that start last find room elsewhere in the last batches."""
+    from bounds.upper._paths import insert, take
+
+    span = 2 * prices.tokens + 8
+    end = int(times[:, -1].max()) + 1
+    fill = np.resize(cycle.fill, end)
+    for window in (span // 2, span, 2 * span, 3 * span):
+        first = max(0, end - window)
+        stays = times[:, 0] < first
+        fixed = np.zeros(len(fill), np.int64)
+        for at in np.flatnonzero(stays):
+            take(fixed, times[at], absent[at], prices.sizes, 1)
+        while end > int(times[stays, -1].max(initial=0)) + 1:
+            taken = fixed.copy()
+            moved, outside, _ = insert(taken, fill, first, end, span, end - 1, prices.sizes, prices.limit,
+                                       prices.refill, int((~stays).sum()))  # fmt: skip
+            if len(moved) < int((~stays).sum()):
+                break
+            times, absent = np.concatenate([times[stays], moved]), np.concatenate([absent[stays], outside])
+            stays = np.arange(len(times)) < int(stays.sum())
+            end = int(times[:, -1].max()) + 1
+    return times, absent
 
 
 def _unrolled(cycle: Cycle, prices: _Prices, rounds: int) -> tuple[Ints, Flags]:

@@ -7,8 +7,8 @@ from itertools import combinations, islice
 import numpy as np
 import pytest
 
-from bounds.interval import find_interval
 from bounds.upper.cycles import applies, schedules
+from bounds.upper.staggered import schedules as staggered
 from sim.cost.model import load_cost_model
 from sim.engine import simulate
 from sim.instance import Instance, Request
@@ -33,14 +33,15 @@ def test_few_requests_need_no_whole_cycle() -> None:
         replay(instance, schedule, cost=LINEAR)
 
 
-def test_best_schedule_of_a_small_memory_preempts() -> None:
-    """(1, 32), M = 100: no schedule without preemption comes near, as admission leaves memory free."""
-    instance = Instance((Request(1, 32),) * 64, 100, 4096)
-    result = find_interval(instance, ["vllm_pf", "sarathi_pf"], until_gap=0.19).result
-    assert result.found_by is not None
-    assert result.found_by.startswith("cycle(")
-    assert result.replay is not None
-    assert sum(result.replay.preemptions) > 0
+def test_a_small_memory_is_used_by_preempting() -> None:
+    """(1, 32), M = 100: better than staggered admission without preemption."""
+    instance = Instance((Request(1, 32),) * 256, 100, 4096)
+    ((plan, _),) = staggered(instance, LINEAR, "makespan", lambda: False, float("inf"))
+    known = replay(instance, plan, cost=LINEAR).makespan_ticks
+    found = islice(schedules(instance, LINEAR, "makespan", lambda: False, known), 2)
+    best = min((replay(instance, schedule, cost=LINEAR) for schedule, _ in found), key=lambda r: r.makespan_ticks)
+    assert sum(best.preemptions) > 0
+    assert best.makespan_ticks < known
 
 
 def test_only_for_equal_offline_requests() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bounds.interval import find_interval
 from bounds.lower import QUICK, bound_names, iter_bounds
-from bounds.upper import METHODS, methods
+from bounds.upper import LATE, METHODS, methods
 from bounds.upper.first_tokens import schedules as first_tokens
 from csp.objectives import load_objective
 from sim.cost.model import load_cost_model
@@ -32,7 +32,8 @@ def workload(rng: np.random.Generator, requests: int, *, late_ns: int) -> Instan
 def test_names() -> None:
     for objective in ("makespan", "mean_completion", "mean_ttft"):
         assert {name for name, _ in methods(objective)} <= set(METHODS)
-    assert "cycles" not in dict(methods("mean_ttft"))
+    assert "cycles" in dict(methods("makespan", LATE))
+    assert not methods("mean_ttft", LATE)
 
 
 @pytest.mark.parametrize("objective", ["makespan", "mean_completion", "mean_ttft"])
@@ -43,7 +44,7 @@ def test_schedules_are_accepted_and_above_the_bounds(objective: str) -> None:
         instance = workload(rng, int(rng.integers(1, 12)), late_ns=int(rng.choice([1, 10**8])))
         names = [name for name in bound_names(objective) if name in (*QUICK, "volume", "release")]
         low = max(b.value_ticks for b in iter_bounds(instance, LINEAR, objective=objective, only=names))
-        for _, method in methods(objective):
+        for _, method in methods(objective, (*METHODS, *LATE)):
             until = time.process_time() + 0.5
             for schedule, _ in method(
                 instance, LINEAR, objective, lambda t=until: time.process_time() > t, float("inf")

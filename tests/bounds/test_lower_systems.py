@@ -40,8 +40,10 @@ def test_disaggregated(
 ) -> None:
     made = tuple(Request(i, o, k * wait * gap_ms * 10**6) for k, (i, o, wait) in enumerate(lengths))
     instance = Instance(made, capacity, cost_model=cost)
-    pools = Pools(prefill, decode, SwapLink(0, 0))
-    both = simulate_disaggregated(instance, pools)
+    offload = SwapLink(0, 0) if gap_ms % 2 else None
+    pools = Pools(prefill, decode, SwapLink(0, 0), offload)
+    scheduler = "sarathi_cs_srf_swap" if offload else "sarathi_cs"
+    both = simulate_disaggregated(instance, pools, decode_scheduler=scheduler)
     assert all(t is not None for t in both.completed_ticks())
     assert disaggregated_bound_ticks(instance, load_cost_model(cost), pools) <= both.makespan_ticks
 

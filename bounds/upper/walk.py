@@ -18,7 +18,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from csp.relaxations.circulation import Network, Solution, TooManyError, gains, network, solve_circulation
+from csp.relaxations.circulation import (
+    MOST_ARCS,
+    Network,
+    Solution,
+    TooManyError,
+    gains,
+    network,
+    solve_circulation,
+)
 from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.load import Load, load_of
 from csp.relaxations.patterns import Charges, charges
@@ -59,7 +67,7 @@ def schedules(
     if charge.least <= 0:
         return
     try:
-        net = network(load, charge)
+        net = network(load, charge, most_arcs=MOST_ARCS)
         solution = solve_circulation(load, net, time_limit_s=SOLVE_S)
     except (TooManyError, ArithmeticError):
         return
@@ -104,6 +112,7 @@ class Walk:
         kinds = {(i, o): kind for kind, (i, o, _) in enumerate(load.lengths)}
         self.kinds = [kinds[r.input_tokens, r.output_tokens] for r in instance.requests]
         self.moves: dict[int, Move] = {}
+        self.rows: dict[int, Floats] = {}
         self.outside: dict[Kind, list[int]] = {}
         self.inside: dict[Kind, list[int]] = {}
         self.left = 0
@@ -137,14 +146,18 @@ class Walk:
     def _next(self, at: int, discount_ms: float, wanted: Floats) -> int:
         """The arc to take from a resident set; any that is wanted goes first."""
         arcs = self.arcs[at]
+        if at not in self.rows:
+            self.rows[at] = self.change[arcs].toarray()
         outside = np.array([len(self.outside[kind]) if kind[1] else 0 for kind in self.net.absent], float)
-        score = self.loss[arcs] - discount_ms * (self.change[arcs] @ outside) - 1e6 * np.clip(wanted[arcs], 0.0, 1.0)
-        for arc in arcs[np.argsort(score, kind="stable")].tolist():
+        score = self.loss[arcs] - discount_ms * (self.rows[at] @ outside) - 1e6 * np.clip(wanted[arcs], 0.0, 1.0)
+        for _ in range(len(arcs)):
+            place = int(score.argmin())
+            arc, score[place] = int(arcs[place]), np.inf
             # Evicting alone is no batch: it is put off to the next one, for which somebody must be left.
             if not self.net.processes[arc] and self.net.target[arc] in (0, at):
                 continue
             if all(n <= len(self.outside[kind]) for kind, n in self._move(arc).fill.items()):
-                return int(arc)
+                return arc
         raise AssertionError("whoever is unfinished can be decoded or filled alone")
 
     def _process(self, move: Move) -> Iterator[tuple[int, int]]:
@@ -173,7 +186,7 @@ def composition(net: Network, load: Load, charge: Charges, arc: int) -> Move:
     source, target = net.states[net.source[arc]], net.states[net.target[arc]]
     place = {kind: at for at, kind in enumerate(net.residents)}
     change: dict[Kind, int] = defaultdict(int)
-    for entry in np.flatnonzero(net.net[0] == arc):
+    for entry in range(*np.searchsorted(net.net[0], (arc, arc + 1))):
         change[net.absent[net.net[1][entry]]] = int(net.net[2][entry])
     here = [at for at, n in enumerate(source) if n]
     for split in product(*([(d, e) for d in range(source[at] + 1) for e in range(source[at] - d + 1)] for at in here)):

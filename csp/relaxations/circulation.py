@@ -19,7 +19,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +46,7 @@ class TooManyError(ValueError):
     """There are more sets or batches than may be listed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """All resident sets and all batches between them.
 
@@ -72,6 +74,7 @@ class Network:
     net: tuple[Ints, Ints, Ints]
 
 
+@lru_cache(maxsize=2)
 def network(load: Load, charge: Charges, *, most_states: int = MOST_STATES, most_arcs: int = MOST_ARCS) -> Network:
     """List all resident sets and batches.
 
@@ -213,11 +216,24 @@ class Solution:
     use: dict[int, float]
 
 
+_SOLVED: WeakKeyDictionary[Network, tuple[Load, Solution]] = WeakKeyDictionary()
+
+
 def solve_circulation(load: Load, net: Network, *, time_limit_s: float = 60.0) -> Solution | None:
-    """The cheapest circulation, by column generation over the listed arcs.
+    """The cheapest circulation, by column generation over the listed arcs; remembered as long as the network is.
 
     None if time ran out before it was found.
     """
+    known = _SOLVED.get(net)
+    if known is not None and known[0] == load:
+        return known[1]
+    solution = _solve(load, net, time_limit_s)
+    if solution is not None:
+        _SOLVED[net] = load, solution
+    return solution
+
+
+def _solve(load: Load, net: Network, time_limit_s: float) -> Solution | None:
     from csp.solvers._master import Master
 
     began = time.monotonic()
@@ -291,7 +307,7 @@ def prove_circulation(
     ValueError
         If there are not as many potentials as sets and absent kinds, or they are too large for 64 bits.
     """
-    net = net or network(load, charge)
+    net = net or network(load, charge, most_arcs=MOST_ARCS)
     if len(potential) != len(net.states) or len(outside) != len(net.absent):
         raise ValueError("needs a potential for each resident set and each kind of absent request")
     if max(map(abs, (*potential, *outside))) > 2**52:

@@ -95,6 +95,8 @@ class Space(NamedTuple):
         Request index of each sorted position.
     exact, exact_reason
         Whether an optimal schedule is among those with whole fills, and why.
+    floor
+        The additive cost of the tables; it never overestimates.
     """
 
     instance: Instance
@@ -102,6 +104,7 @@ class Space(NamedTuple):
     tables: Tables
     exact: bool
     exact_reason: str
+    floor: Features
 
 
 def build_space(instance: Instance, cost: CostModel, rules: Rules) -> Space:
@@ -117,12 +120,12 @@ def build_space(instance: Instance, cost: CostModel, rules: Rules) -> Space:
     order = tuple(sorted(range(len(requests)), key=lambda i: (requests[i].input_tokens, requests[i].output_tokens)))
     inputs = np.array([requests[i].input_tokens for i in order], np.int64)
     outputs = np.array([requests[i].output_tokens for i in order], np.int64)
-    floors = [_with_floor(instance, cost, rules, inputs, outputs, a) for a in additive_floors(cost)]
-    tables = max(floors, key=first_bound)
+    floors = [(_with_floor(instance, cost, rules, inputs, outputs, a), a) for a in additive_floors(cost)]
+    tables, floor = max(floors, key=lambda pair: first_bound(pair[0]))
     exact, reason = whole_fills_suffice(Problem(instance, cost, rules))
     if not exact:
         reason = f"partial chunks can help where {reason}, and are left out"
-    return Space(instance, order, tables, exact, reason)
+    return Space(instance, order, tables, exact, reason, floor)
 
 
 def _require_searchable(instance: Instance, rules: Rules) -> None:

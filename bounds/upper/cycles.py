@@ -29,9 +29,13 @@ MOST_WORK = 400_000
 """Steps of one request's dynamic program times fills of a cycle; beyond it the method steps aside."""
 MOST_TOKENS = 4_000_000
 LEAST_REQUESTS = 4
-ROUNDS = 16_000
-"""Paths replaced per cycle tried at first; each further attempt takes twice as many."""
-ATTEMPTS = 6
+ROUNDS = 20_000
+"""Paths replaced per cycle tried at first."""
+ATTEMPTS = 60
+SHAPES = 8
+"""Of cycles, tried per attempt."""
+PRICES = (10.0, 3.0, 30.0)
+"""Of a block beyond the memory, in units of its share of a batch; taken in turn. Low ones avoid refills."""
 _SHAKES = 512
 _LESS = 0.9995
 """What a cycle must at least save to be tried."""
@@ -129,8 +133,9 @@ class _Prices:
 def cycles(load: Load, charge: Charges, until: Callable[[], bool], below: float) -> Iterator[Cycle]:
     """Ever cheaper cycles of less than ``below`` ms a request; deterministic but for when it is stopped."""
     prices = _Prices(load, charge)
+    some = False
     for attempt in range(ATTEMPTS):
-        for requests, fills in _shapes(prices, load.requests):
+        for requests, fills in _shapes(prices, load.requests, np.random.default_rng(attempt)):
             length = 4 * prices.tokens
             while not until():
                 length = min(length - 1, prices.longest(requests, fills, _LESS * below))
@@ -139,10 +144,12 @@ def cycles(load: Load, charge: Charges, until: Callable[[], bool], below: float)
                     break
                 cycle, value = found
                 if value < below:
-                    below = value
+                    below, some = value, True
                     yield cycle
             if until():
                 return
+        if attempt + 1 == len(PRICES) and not some:
+            return
 
 
 def _try(prices: _Prices, requests: int, fills: int, length: int, attempt: int) -> tuple[Cycle, float] | None:
@@ -152,29 +159,29 @@ def _try(prices: _Prices, requests: int, fills: int, length: int, attempt: int) 
     if length < max(prices.tokens, prices.per_request * requests, fills):
         return None
     rng = np.random.default_rng(attempt)
-    picks = rng.integers(0, requests, ROUNDS << attempt)
-    shakes = np.exp(0.2 * rng.standard_normal((_SHAKES, length)))
+    picks = rng.integers(0, requests, ROUNDS * (1 + attempt // len(PRICES)))
+    shakes = np.exp(0.1 * rng.standard_normal((_SHAKES, length)))
     fill = np.zeros(length, np.bool_)
     fill[np.arange(fills) * length // fills] = True
     over, refills, times, absent = search(
         length, requests, fill, min(length, 2 * prices.tokens + 8), prices.sizes, prices.limit, prices.refill,
-        10 * prices.batch / prices.limit, picks, shakes,
+        PRICES[attempt % len(PRICES)] * prices.batch / prices.limit, picks, shakes,
     )  # fmt: skip
     if over > 0:
         return None
     return Cycle(fill, times, absent), prices.value(requests, length, fills, refills)
 
 
-def _shapes(prices: _Prices, most: int) -> Iterator[tuple[int, int]]:
-    """(requests, fills) of cycles worth trying: some two outputs long, a fill for every few requests or per output."""
+def _shapes(prices: _Prices, most: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """(requests, fills) of cycles worth trying: one to three outputs long, a fill for every few requests."""
     seen = set()
-    for outputs in (2.0, 2.3, 1.1, 3.0):
-        requests = min(most, max(1, round(outputs * prices.tokens / (1.1 * prices.per_request))))
-        for share in (1 / 4.5, 1 / 6, 1 / 3, 1 / 10, 1 / 2):
-            fills = max(1, round(share * requests))
-            if (requests, fills) not in seen:
-                seen.add((requests, fills))
-                yield requests, fills
+    for _ in range(SHAPES):
+        outputs, apart = rng.choice([2.0, rng.uniform(1.1, 3.2)]), rng.choice([4.0, rng.uniform(2, 10)])
+        requests = min(most, max(1, round(outputs * prices.tokens / (1.1 * prices.per_request)) + int(rng.integers(3))))
+        fills = max(1, round(requests / apart))
+        if (requests, fills) not in seen:
+            seen.add((requests, fills))
+            yield requests, fills
 
 
 def repeat(instance: Instance, load: Load, charge: Charges, cycle: Cycle) -> Schedule:

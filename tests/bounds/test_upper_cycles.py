@@ -35,7 +35,7 @@ def test_few_requests_need_no_whole_cycle() -> None:
 
 def test_a_small_memory_is_used_by_preempting() -> None:
     """(1, 32), M = 100: better than staggered admission without preemption."""
-    instance = Instance((Request(1, 32),) * 256, 100, 4096)
+    instance = Instance((Request(1, 32),) * 1024, 100, 4096)
     ((plan, _),) = staggered(instance, LINEAR, "makespan", lambda: False, float("inf"))
     known = replay(instance, plan, cost=LINEAR).makespan_ticks
     found = islice(schedules(instance, LINEAR, "makespan", lambda: False, known), 2)

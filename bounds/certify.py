@@ -300,7 +300,7 @@ def _exactness(
         return
     if result.get("exact") is not True:
         certificate.note("exact", "refuted", f"the bound is {solver}'s, which does not claim to search all schedules")
-    elif solver == "search":
+    elif solver == "search" or (solver == "portfolio" and str(result.get("solver_version")).startswith("portfolio")):
         try:
             space = build_space(instance, cost, rules)
         except InputError as error:

@@ -59,7 +59,8 @@ def comparison_table(comparison: Comparison) -> Table:
 
 def solver_words(result: Result) -> str:
     """The solver with its version, and the formulation where it solved one."""
-    return result.solver_version if result.solver == "search" else f"{result.solver_version}, {result.formulation}"
+    alone = result.solver_version.startswith(("search", "portfolio", "rounds"))
+    return result.solver_version if alone else f"{result.solver_version}, {result.formulation}"
 
 
 def proof_sentence(result: Result) -> str:

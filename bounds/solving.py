@@ -28,8 +28,8 @@ _PLAIN_LINE_EVERY_S = 5.0
 
 def add_solver(parser: argparse.ArgumentParser) -> None:
     """--solver, --formulation, --require-optimal, --until-gap."""
-    parser.add_argument("--solver", default="cpsat", metavar="NAME",
-                        help="cpsat (default), highs, cbc, search or rounds")  # fmt: skip
+    parser.add_argument("--solver", default="portfolio", metavar="NAME",
+                        help="portfolio (default), cpsat, highs, cbc, search or rounds")  # fmt: skip
     parser.add_argument("--formulation", default="flow", metavar="NAME", help="flow (default), bigm or starts")
     parser.add_argument("--require-optimal", action="store_true", help="exit 1 unless the optimum is proven")
     parser.add_argument("--until-gap", type=gap, metavar="G", help='exit 1 unless the gap is at most G, "3%%" or 0.03')

@@ -3,8 +3,8 @@
 Makespan offline, where whole fills lose nothing: the search over states (`csp.search`) closes small instances, the tree
 over flags (`csp.waves`) gives larger ones a bound, and beams and the local search (`csp.search.ruin`) find schedules.
 Two threads at a time: where there are few states, the tree waits for the search over states to get stuck.
-Everything else (other objectives, limits, arrivals, swapping, partial chunks that may help) goes to CP-SAT, for the
-makespan with a schedule found by the local search.
+Everything else (other objectives, limits, questions, arrivals, swapping, another formulation than flow, partial chunks
+that may help) goes to CP-SAT, in the last case with a schedule found by the local search.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(problem: Problem, control: Control) -> Answer:
 
 
 def _space(problem: Problem) -> Space | None:
-    if problem.objective != "makespan" or problem.limits or problem.question:
+    if problem.objective != "makespan" or problem.limits or problem.question or problem.formulation != "flow":
         return None
     try:
         return build_space(problem.instance, problem.cost, problem.rules)

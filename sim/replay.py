@@ -475,6 +475,8 @@ class Replay:
     @property
     def times_ns(self) -> list[tuple[int, int]]:
         """(start, end) of each batch in whole nanoseconds, rounded up."""
+        if self.log is not None:
+            return [(ns_from_ticks(start), ns_from_ticks(end)) for start, end in self.log.times_ticks()]
         return [(ns_from_ticks(r.start_ticks), ns_from_ticks(r.end_ticks)) for r in self.records]
 
     def ttft_ticks(self) -> list[int | None]:

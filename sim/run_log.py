@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from sim.cost.model import Features
@@ -46,6 +47,15 @@ class RunLog(NamedTuple):
     """(batch, later batch) in which one request generated neighbouring tokens."""
     stints: tuple[tuple[int, int], ...]
     """(a, b): a request generated in the a-th to the b-th batch that decodes, in all of them."""
+
+    def times_ticks(self) -> Iterator[tuple[int, int]]:
+        """(start, end) of each batch."""
+        for record in self.records:
+            now = record.start_ticks
+            for batches, ticks, growth in record.stretches:
+                for k in range(batches):
+                    start, now = now, now + ticks + k * growth
+                    yield start, now
 
 
 def run_log(replay: Replay) -> RunLog:

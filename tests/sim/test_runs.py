@@ -40,6 +40,7 @@ def test_replay_of_runs_equals_replay_of_batches(instance: Instance, name: str) 
         if field.name not in ("schedule", "log", "records"):
             assert getattr(at_once, field.name) == getattr(plain, field.name), field.name
     assert tuple(at_once.records) == plain.records
+    assert at_once.times_ns == simulate(instance, name, engine="event").replay.times_ns == plain.times_ns
 
 
 def test_the_view_answers_like_a_tuple() -> None:

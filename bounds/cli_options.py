@@ -81,11 +81,19 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drop-infeasible", action="store_true", help="leave out requests that can never fit in M")
 
 
+INDENTED_BATCHES = 10_000
+
+
 def write_json(data: dict[str, Any], target: str | None) -> None:
-    """Write JSON atomically to a file, or to stdout for "-"; nothing half-written is left behind."""
+    """Write JSON atomically to a file, or to stdout for "-"; nothing half-written is left behind.
+
+    Indented, unless it holds a long schedule: indenting millions of numbers takes a minute.
+    """
     if target is None:
         return
-    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    schedule = data.get("schedule")
+    long = isinstance(schedule, dict) and len(schedule.get("batches", ())) > INDENTED_BATCHES
+    text = json.dumps(data, indent=None if long else 1, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return

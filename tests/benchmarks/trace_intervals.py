@@ -36,6 +36,9 @@ SCHEDULERS = (*DEFAULT_SCHEDULERS, "lookahead")
 TOKEN_BUDGET = {"azure-conv": 4096, "servegen-chat": 4096, "servegen-reason": 32_768}
 """Requests of more tokens have their prompts trimmed; reasoning is long, and a preempted request is refilled whole."""
 
+LEAST_BUDGET = 4096
+"""The schedulers' own; those that do not chunk need as much as the longest request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -80,6 +83,8 @@ def run(case: Case, folder: Path, time_limit_s: float, until_gap: float, names: 
     too_large = set(instance.infeasible())
     if too_large:
         instance = instance.replace(requests=tuple(r for i, r in enumerate(instance.requests) if i not in too_large))
+    if budget > LEAST_BUDGET:
+        names = [f"{name}:token_budget={budget}" if name.startswith("vllm") else name for name in names]
     left = time_limit_s - (time.monotonic() - began)
     found = find_interval(instance, names, objective=case.objective, time_limit_s=left, until_gap=until_gap)
     return found, time.monotonic() - began

@@ -1,9 +1,10 @@
 """First tokens first: every prompt is filled as soon as it can be and dropped at once; the rest is served afterwards.
 
-Mean TTFT asks for nothing else, so this says how far below a service that also keeps its memory could come. Prompts are
-filled shortest first. One more joins a batch if what it delays those in the batch is less than what sharing the batch's
-fixed charge saves those that wait. The rest is a workload of its own, all present: a prompt is one token longer and an
-output one token shorter, and its plan is the quickest found (`bounds.upper.staggered`).
+Mean TTFT asks for nothing else, so this says how far below a service that also keeps its memory could come. The prompt
+with the fewest tokens left is filled first, in chunks, so that a shorter one that arrives need not wait for all of a
+long one. Another joins a batch if what it delays those in the batch is less than what sharing the batch's fixed charge
+saves those that wait. The rest is a workload of its own, all present: a prompt is one token longer and an output one
+token shorter, and its plan is the first found (`bounds.upper.staggered`).
 """
 
 from __future__ import annotations
@@ -20,62 +21,102 @@ from sim.runs import Run, RunBatches
 from sim.schedule import Schedule
 
 OBJECTIVES = ("mean_ttft",)
+CHUNKS = (256, 512, 1024, 4096)
+"""Most tokens of a batch, tried in turn."""
+_NOTHING = Features(0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def schedules(
     instance: Instance, cost: CostModel, objective: str, until: Callable[[], bool], below_ticks: float
 ) -> Iterator[tuple[Schedule, str]]:
-    """One schedule; none where prompts need chunks or arrive prefilled or shared, or no plan for the rest is found."""
+    """One schedule; none where requests arrive prefilled or share prefixes, or no plan for the rest is found."""
     requests = instance.requests
-    longest = max(r.input_tokens for r in requests)
-    if longest > min(instance.token_budget, instance.kv_capacity_tokens):
-        return
     if any(r.prefilled or r.prefix for r in requests):
         return
+    sizes = sorted({min(size, instance.token_budget) for size in CHUNKS}, reverse=True)
+    tried = [_Filling(instance, cost, size) for size in sizes]
+    best = min(tried, key=lambda filling: filling.run())
     rest = [i for i, r in enumerate(requests) if r.output_tokens > 1]
-    first, dropped = _first_runs(instance, cost)
-    after = _rest(instance, rest, dropped, until) if rest else []
+    after = _rest(instance, rest, best.dropped, until) if rest else []
     if after is not None:
-        yield Schedule(RunBatches([*first, *after])), "first tokens first"
+        yield Schedule(RunBatches([*best.runs, *after])), f"first tokens first, chunks of {best.chunk}"
 
 
-def _first_runs(instance: Instance, cost: CostModel) -> tuple[list[Run], tuple[int, ...]]:
-    """Batches that fill every prompt and drop it in the next batch; also whom the last one leaves to be dropped."""
-    requests = instance.requests
-    arrivals = sorted(range(len(requests)), key=lambda i: requests[i].arrival_ns, reverse=True)
-    most_blocks, most_seqs = instance.kv_blocks, instance.max_num_seqs or len(requests)
-    waiting: list[tuple[int, int]] = []
-    runs: list[Run] = []
-    dropped: tuple[int, ...] = ()
-    now = 0
-    while arrivals or waiting:
-        if not waiting:
-            now = max(now, requests[arrivals[-1]].arrival_ns * TICKS_PER_NS)
-        while arrivals and requests[arrivals[-1]].arrival_ns * TICKS_PER_NS <= now:
-            i = arrivals.pop()
-            heappush(waiting, (requests[i].input_tokens, i))
-        batch: list[int] = []
-        tokens = blocks = 0
-        features = Features(0, 0, 0, 0, 0, 0, 0, 0, 0)
-        while waiting and len(batch) < most_seqs:
-            size, i = waiting[0]
-            own = -(-size // instance.block_size)
-            if tokens + size > instance.token_budget or blocks + own > most_blocks:
+class _Filling:
+    """Batches that fill every prompt and drop it in the next batch; ``dropped`` is left to the batch after them."""
+
+    def __init__(self, instance: Instance, cost: CostModel, chunk: int) -> None:
+        self.instance, self.cost, self.chunk = instance, cost, chunk
+        self.runs: list[Run] = []
+        self.dropped: tuple[int, ...] = ()
+        self.filled = [0] * len(instance.requests)
+        self.fresh: list[tuple[int, int]] = []
+        """Heap of (tokens left, request) not begun."""
+        self.begun: list[tuple[int, int]] = []
+        """The same for prompts partly filled; all of them fit whole."""
+        self.free_blocks = instance.kv_blocks
+
+    def run(self) -> int:
+        """Sum of the ends of all first tokens, in ticks."""
+        requests = self.instance.requests
+        arrivals = sorted(range(len(requests)), key=lambda i: requests[i].arrival_ns, reverse=True)
+        now = total = 0
+        while arrivals or self.fresh or self.begun:
+            if not (self.fresh or self.begun):
+                now = max(now, requests[arrivals[-1]].arrival_ns * TICKS_PER_NS)
+            while arrivals and requests[arrivals[-1]].arrival_ns * TICKS_PER_NS <= now:
+                i = arrivals.pop()
+                heappush(self.fresh, (requests[i].input_tokens, i))
+            fills, features = self._batch()
+            now += self.cost.batch_ticks(features)
+            ended = [i for i, _ in fills if self.filled[i] == requests[i].input_tokens]
+            total += now * len(ended)
+            self.free_blocks += sum(self._blocks(i) for i in ended)
+            self.runs.append(Run(1, False, (), (), tuple(fills), preempt=self.dropped))
+            self.dropped = tuple(i for i in ended if requests[i].output_tokens > 1)
+        return total
+
+    def _batch(self) -> tuple[list[tuple[int, int]], Features]:
+        """The next batch's fills and its features."""
+        fills: list[tuple[int, int]] = []
+        features = _NOTHING
+        most = self.instance.max_num_seqs or len(self.instance.requests)
+        while len(fills) < most and (heap := self._next()):
+            left, i = heap[0]
+            tokens = min(left, self.chunk) if not fills else left
+            more = self._with(features, i, tokens)
+            if fills:
+                alone = self.cost.batch_ticks(self._with(_NOTHING, i, tokens))
+                longer = self.cost.batch_ticks(more) - self.cost.batch_ticks(features)
+                waiting = len(self.fresh) + len(self.begun)
+                if more.tokens > self.chunk or len(fills) * longer > (alone - longer) * waiting:
+                    break
+            heappop(heap)
+            if heap is self.fresh:
+                self.free_blocks -= self._blocks(i)
+            self.filled[i] += tokens
+            fills.append((i, tokens))
+            features = more
+            if tokens < left:
+                heappush(self.begun, (left - tokens, i))
                 break
-            more = Features(1, 1, 0, len(batch) + 1, 0, tokens + size, features.prefill_square + size * size, 0, 0)
-            alone = cost.batch_ticks(Features(1, 1, 0, 1, 0, size, size * size, 0, 0))
-            longer = cost.batch_ticks(more) - (cost.batch_ticks(features) if batch else 0)
-            if batch and len(batch) * longer > (alone - longer) * len(waiting):
-                break
-            heappop(waiting)
-            batch.append(i)
-            tokens, blocks, features = tokens + size, blocks + own, more
-        fills = tuple((i, requests[i].input_tokens) for i in batch)
-        start = max(requests[i].arrival_ns for i in batch)
-        runs.append(Run(1, False, (), (), fills, preempt=dropped))
-        now = max(now, start * TICKS_PER_NS) + cost.batch_ticks(features)
-        dropped = tuple(i for i in batch if requests[i].output_tokens > 1)
-    return runs, dropped
+        return fills, features
+
+    def _next(self) -> list[tuple[int, int]] | None:
+        """The heap whose head has the fewest tokens left and fits; None if there is none."""
+        fits = bool(self.fresh) and self._blocks(self.fresh[0][1]) <= self.free_blocks
+        if fits and (not self.begun or self.fresh[0] < self.begun[0]):
+            return self.fresh
+        return self.begun or None
+
+    def _blocks(self, i: int) -> int:
+        return self.instance.blocks(self.instance.requests[i].input_tokens)
+
+    def _with(self, f: Features, i: int, tokens: int) -> Features:
+        """Features with one more fill."""
+        before = self.filled[i]
+        return Features(1, 1, 0, f.n_prefill + 1, 0, f.tokens + tokens,
+                        f.prefill_square + tokens * (tokens + 2 * before), f.prefill_reads + before, 0)  # fmt: skip
 
 
 def _rest(instance: Instance, rest: list[int], dropped: tuple[int, ...], until: Callable[[], bool]) -> list[Run] | None:

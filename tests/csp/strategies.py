@@ -41,7 +41,8 @@ def small_instances(
 def switches(draw: st.DrawFn, *, swap: bool = False) -> tuple[Rules, Limits]:
     """The same switches for the project's rules and for the search's."""
     chosen = {name: draw(st.booleans()) for name in ("preemption", "chunking", "hybrid")}
-    rules, limits = Rules(**chosen), Limits(**chosen)
+    holds = draw(st.sampled_from([True, True, False]))
+    rules, limits = Rules(**chosen, holding=holds), Limits(**chosen, holding="free" if holds else "never")
     if swap:
         link = (draw(st.sampled_from([0, 10**8, 10**10])), draw(st.sampled_from([10**6, 10**8])), draw(st.booleans()))
         rules, limits = replace(rules, swap=SwapLink(*link)), replace(limits, swap=Swap(*link))

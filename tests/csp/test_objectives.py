@@ -72,10 +72,10 @@ def test_objective_is_the_search(name: str) -> None:
     agree()
 
 
-@pytest.mark.parametrize("name", ["mean_completion", "mean_ttft", "max_ttft"])
+@pytest.mark.parametrize("name", SEARCHED)
 def test_objective_under_switches(name: str) -> None:
     @given(with_priorities(most_requests=2), switches())
-    @examples(8)
+    @examples(6)
     def agree(instance: Instance, chosen: tuple) -> None:
         expected = optimum(instance, SEARCHED[name](instance), limits=chosen[1], cost=LINEAR)
         result = solve(instance, objective=name, rules=chosen[0], time_limit_s=120)

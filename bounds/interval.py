@@ -14,9 +14,10 @@ from bounds.lower import QUICK, bound_names, iter_bounds
 from bounds.upper import LATE, METHODS, cycles, methods
 from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
+from csp.solve import solve
 from sim.cost.model import CostModel, load_cost_model
 from sim.engine import Simulation, simulate
-from sim.errors import StoppedError
+from sim.errors import InputError, StoppedError
 from sim.instance import Instance
 from sim.replay import Replay, replay
 
@@ -24,10 +25,13 @@ Ticks = int | Fraction
 _IMPROVING_SHARE = 0.4
 """Of the time left, what each method that looks for better schedules may take; the rest is for bounds."""
 DEFAULT_IMPROVING_S = 60.0
+SOLVER = "portfolio"
 _LATE_SHARE = 0.35
 """Of the time left for slow bounds, what is kept for the methods after them, where one applies."""
 _SIMULATING_SHARE = 0.5
 """Of the time left, what one scheduler may take."""
+MOST_REQUESTS, MOST_OUTPUT_TOKENS = 64, 2_000
+"""Up to this size what is left of the time goes to the exact solver."""
 
 
 @dataclass
@@ -53,6 +57,10 @@ class Search:
     best: Replay | None = None
     best_ticks: Ticks | None = None
     found_by: str | None = None
+    solved: Result | None = None
+    """The exact solver's answer, where it was asked."""
+    solver_best: Ticks | None = None
+    solver_lower: Ticks | None = None
 
     @property
     def lower(self) -> Bound | None:
@@ -74,10 +82,18 @@ class Search:
         """Whether to stop: asked to, out of time, or the gap is reached."""
         if self.stop.is_set() or self.late:
             return True
-        lower = self.lower
-        if lower is None or self.best_ticks is None:
+        best, lower = self.interval
+        if lower is None or best is None:
             return False
-        return self.best_ticks - lower.value_ticks <= Fraction(self.until_gap) * self.best_ticks
+        return best - lower <= Fraction(self.until_gap) * best
+
+    @property
+    def interval(self) -> tuple[Ticks | None, Ticks | None]:
+        """Best value and strongest bound, those the exact solver has reported included."""
+        lower = self.lower
+        uppers = [x for x in (self.best_ticks, self.solver_best) if x is not None]
+        lowers = [x for x in (None if lower is None else lower.value_ticks, self.solver_lower) if x is not None]
+        return min(uppers, default=None), max(lowers, default=None)
 
     def add_bound(self, bound: Bound) -> None:
         """Note a lower bound."""
@@ -93,9 +109,16 @@ class Search:
             self._report()
         return better
 
+    def watch(self, incumbent: Ticks | None, lower: Ticks | None) -> None:
+        """Progress of the exact solver."""
+        if lower is not None:
+            self.solver_lower = lower if self.solver_lower is None else max(self.solver_lower, lower)
+        if incumbent is not None:
+            self.solver_best = incumbent if self.solver_best is None else min(self.solver_best, incumbent)
+        self._report()
+
     def _report(self) -> None:
-        lower = self.lower
-        self.progress(self.best_ticks, None if lower is None else lower.value_ticks)
+        self.progress(*self.interval)
 
 
 def find_interval(
@@ -138,6 +161,8 @@ def find_interval(
     late = objective in cycles.OBJECTIVES and cycles.applies(instance)
     _bound_slowly(search, 1.0 - _LATE_SHARE if late else 1.0)
     _improve(search, LATE, 1.0)
+    if not search.done and _small(instance) and not any(map(_has_empty_batches, simulations)):
+        _solve(search, seed)
     result = _result(search, seed, time.monotonic() - began)
     return Comparison(instance, result, rows(simulations, result, search.cost))
 
@@ -193,16 +218,61 @@ def _improve(search: Search, names: Sequence[str], share: float) -> None:
             search.offer(replay(search.instance, schedule, cost=search.cost), found_by)
 
 
+def _small(instance: Instance) -> bool:
+    tokens = sum(request.output_tokens for request in instance.requests)
+    return len(instance.requests) <= MOST_REQUESTS and tokens <= MOST_OUTPUT_TOKENS
+
+
+def _has_empty_batches(simulation: Simulation) -> bool:
+    """The solver knows no batches that process nothing: schedules with them may be faster than its optimum."""
+    return any(not record.entries for record in simulation.replay.records)
+
+
+class _Done(threading.Event):
+    """Set once a search is done."""
+
+    def __init__(self, search: Search) -> None:
+        super().__init__()
+        self.search = search
+
+    def is_set(self) -> bool:
+        return self.search.done
+
+
+def _solve(search: Search, seed: int) -> None:
+    """The exact solver, for what is left of the time, from the best schedule known."""
+    limit = DEFAULT_IMPROVING_S if search.remaining_s is None else search.remaining_s
+    try:
+        found = solve(
+            search.instance, objective=search.objective, solver=SOLVER, time_limit_s=limit, cost=search.cost,
+            seed=seed, warm_start=search.best, stop=_Done(search), progress=search.watch,
+        )  # fmt: skip
+    except InputError:  # prefilled requests, shared prefixes
+        return
+    search.solved = found
+    if found.replay is not None:
+        search.offer(found.replay, found.found_by or SOLVER)
+
+
 def _result(search: Search, seed: int, runtime_s: float) -> Result:
     lower = search.lower
-    if lower is not None and search.best_ticks is not None and lower.value_ticks > search.best_ticks:
-        raise AssertionError(f"bound {lower.name} = {lower.value_ticks} exceeds a replayed schedule")
-    optimal = lower is not None and lower.value_ticks == search.best_ticks
+    value = None if lower is None else lower.value_ticks
+    source = None if lower is None else lower.name
+    exact, reason = False, "an interval: bounds and schedules, no exact search"
+    solved = search.solved
+    if (
+        solved is not None
+        and solved.lower_bound_ticks is not None
+        and (value is None or value < solved.lower_bound_ticks)
+    ):
+        value, source, exact, reason = solved.lower_bound_ticks, SOLVER, solved.exact, solved.exact_reason
+    if value is not None and search.best_ticks is not None and value > search.best_ticks:
+        raise AssertionError(f"bound {source} = {value} exceeds a replayed schedule")
+    optimal = value is not None and value == search.best_ticks
     status: Status = "OPTIMAL" if optimal else "UNKNOWN" if search.best is None else "FEASIBLE"
     return Result(
-        status, search.objective, search.best_ticks, None if lower is None else lower.value_ticks,
-        None if lower is None else lower.name, search.best, "bound", _version(), "relaxations", False,
-        "an interval: bounds and schedules, no exact search", 1, seed, runtime_s,
+        status, search.objective, search.best_ticks, value, source, search.best, "bound", _version(), "relaxations",
+        exact, reason, 1, seed, runtime_s,
         tuple(sorted(search.bounds, key=lambda bound: -bound.value_ticks)), search.found_by,
     )  # fmt: skip
 

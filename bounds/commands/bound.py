@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
             instance, names, objective=args.objective, time_limit_s=args.time_limit, until_gap=args.until_gap or 0.0,
             seed=args.seed, progress=progress, stop=stop,
         )  # fmt: skip
+    write_json(comparison.to_dict(), args.json)
     if args.json != "-":
         out = report.console()
         out.print(report.heading(instance), style="bold", soft_wrap=True)
@@ -53,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
         out.print("lower bounds, for every schedule:")
         for line in report.bound_lines(comparison.result.bounds):
             out.print(line, soft_wrap=True)
-    write_json(comparison.to_dict(), args.json)
     if stop.is_set():
         return EXIT_INTERRUPTED
     reached = comparison.result.gap is not None and comparison.result.gap <= (args.until_gap or 0.0)

@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     result = with_bounds(result, bounds)
     comparison = Comparison(instance, result, rows(simulations, result))
 
+    write_json(comparison.to_dict(), args.json)
     if args.json != "-":
         out = report.console()
         out.print(report.heading(instance), style="bold", soft_wrap=True)
@@ -61,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
         paths = _draw(comparison, Path(args.plots))
         if args.json != "-":
             print(f"figures: {len(paths)} in {args.plots}: " + ", ".join(path.name for path in paths))
-    write_json(comparison.to_dict(), args.json)
     return exit_code(result, args, interrupted=interrupted)
 
 

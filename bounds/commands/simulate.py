@@ -83,13 +83,13 @@ def run(args: argparse.Namespace) -> int:
         interrupted = True
         total = len(scenarios) * len(names)
         print(f"\nservebound: interrupted; {len(outcomes)} of {total} runs are finished and follow", file=sys.stderr)
+    write_json(_to_dict(instance, outcomes), args.json)
     if args.json != "-":
         print(report(outcomes))
         for outcome in outcomes:
             for text in left_out_texts(outcome):
                 print(text)
     _write_files(outcomes, args)
-    write_json(_to_dict(instance, outcomes), args.json)
     return EXIT_INTERRUPTED if interrupted else EXIT_DONE
 
 

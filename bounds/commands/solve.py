@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
     result, interrupted = solve_with_progress(
         instance, args, objective=objective, rules=rules, limits=limits_of(args), at_most=at_most
     )
+    write_json(result.to_dict(), args.json)
     if args.json != "-":
         out = report.console()
         out.print(report.heading(instance), style="bold", soft_wrap=True)
         for line in answer_lines(result, at_most):
             out.print(line, soft_wrap=True)
-    write_json(result.to_dict(), args.json)
     if at_most is not None and not interrupted:
         return EXIT_NOT_REACHED if result.status == "UNKNOWN" and args.require_optimal else 0
     return exit_code(result, args, interrupted=interrupted)

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from bounds.cli import main
+from sim.clock import ms_from_ticks
+from sim.instance import load_instance
+from tests.oracle.search import optimum
 
 
 def test_json_has_the_interval_and_the_schedulers(tmp_path: Path) -> None:
@@ -18,10 +21,23 @@ def test_json_has_the_interval_and_the_schedulers(tmp_path: Path) -> None:
     assert 284.377 < data["lower_bound_ms"] < data["objective_ms"] < 335
     assert data["gap"] == pytest.approx(1 - data["lower_bound_ms"] / data["objective_ms"])
     assert {b["name"] for b in data["bounds"]} >= {"critical_path", "tokens", "memory_area", "packing", "aggregate"}
-    assert data["lower_bound_source"] in {b["name"] for b in data["bounds"]}
+    assert data["lower_bound_source"] in {*(b["name"] for b in data["bounds"]), "portfolio"}
     for row in data["schedulers"]:
         assert row["makespan_ms"] >= data["objective_ms"]
         assert row["gap"] == pytest.approx(1 - data["lower_bound_ms"] / row["makespan_ms"])
+
+
+def test_a_few_requests_are_solved(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.yaml", tmp_path / "b.json"
+    lengths = [(2, 5), (4, 3), (2, 4)]
+    rows = "".join(f"- {{input_tokens: {i}, output_tokens: {o}}}\n" for i, o in lengths)
+    source.write_text(f"kv_capacity_tokens: 8\ntoken_budget: 4096\nrequests:\n{rows}")
+    assert main(["bound", str(source), "--json", str(target), "--quiet", "--time-limit", "60"]) == 0
+    data = json.loads(target.read_text())
+    best = optimum(load_instance(source))
+    assert best is not None and data["status"] == "OPTIMAL" and data["lower_bound_source"] == "portfolio"
+    assert data["objective_ms"] == data["lower_bound_ms"] == ms_from_ticks(best.value)
+    assert main(["certify", str(target), str(source)]) == 0
 
 
 def test_until_gap_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -287,8 +287,8 @@ def _status(certificate: Certificate, result: Mapping[str, Any], source: str) ->
         certificate.note("status", "open", f"INFEASIBLE rests on {result.get('solver')}")
     elif status == "OPTIMAL":
         settled = bound is not None and bound <= (certificate.shown(certificate.confirmed_bound) or 0.0)
-        source = result.get("lower_bound_source")
-        words = "the confirmed bound is reached" if settled else f"the bound rests on {source}"
+        whose = result.get("lower_bound_source")
+        words = "the confirmed bound is reached" if settled else f"the bound rests on {whose}"
         certificate.note("status", "confirmed" if settled else "open", f"OPTIMAL: {words}")
 
 

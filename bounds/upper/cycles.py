@@ -133,9 +133,9 @@ class _Prices:
 def cycles(load: Load, charge: Charges, until: Callable[[], bool], below: float) -> Iterator[Cycle]:
     """Ever cheaper cycles of less than ``below`` ms a request; deterministic but for when it is stopped."""
     prices = _Prices(load, charge)
-    some = False
+    best: tuple[int, int] | None = None
     for attempt in range(ATTEMPTS):
-        for requests, fills in _shapes(prices, load.requests, np.random.default_rng(attempt)):
+        for requests, fills in _shapes(prices, load.requests, np.random.default_rng(attempt), best):
             length = 4 * prices.tokens
             while not until():
                 length = min(length - 1, prices.longest(requests, fills, _LESS * below))
@@ -144,11 +144,11 @@ def cycles(load: Load, charge: Charges, until: Callable[[], bool], below: float)
                     break
                 cycle, value = found
                 if value < below:
-                    below, some = value, True
+                    below, best = value, (requests, fills)
                     yield cycle
             if until():
                 return
-        if attempt + 1 == len(PRICES) and not some:
+        if attempt + 1 == len(PRICES) and best is None:
             return
 
 
@@ -172,13 +172,22 @@ def _try(prices: _Prices, requests: int, fills: int, length: int, attempt: int) 
     return Cycle(fill, times, absent), prices.value(requests, length, fills, refills)
 
 
-def _shapes(prices: _Prices, most: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """(requests, fills) of cycles worth trying: one to three outputs long, a fill for every few requests."""
+def _shapes(
+    prices: _Prices, most: int, rng: np.random.Generator, best: tuple[int, int] | None
+) -> Iterator[tuple[int, int]]:
+    """(requests, fills) of cycles worth trying: the best so far, and one to three outputs long or near the best."""
     seen = set()
-    for _ in range(SHAPES):
-        outputs, apart = rng.choice([2.0, rng.uniform(1.1, 3.2)]), rng.choice([4.0, rng.uniform(2, 10)])
-        requests = min(most, max(1, round(outputs * prices.tokens / (1.1 * prices.per_request)) + int(rng.integers(3))))
-        fills = max(1, round(requests / apart))
+    if best is not None:
+        seen.add(best)
+        yield best
+    for at in range(SHAPES):
+        if best is not None and at % 2:
+            requests, fills = best[0] + int(rng.integers(-2, 3)), best[1] + int(rng.integers(-1, 2))
+        else:
+            outputs, apart = rng.choice([2.0, rng.uniform(1.1, 3.2)]), rng.choice([4.0, rng.uniform(2, 10)])
+            requests = round(outputs * prices.tokens / (1.1 * prices.per_request)) + int(rng.integers(3))
+            fills = round(requests / apart)
+        requests, fills = min(most, max(1, requests)), max(1, fills)
         if (requests, fills) not in seen:
             seen.add((requests, fills))
             yield requests, fills

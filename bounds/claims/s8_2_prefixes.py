@@ -38,7 +38,7 @@ ANSWERS = 20
 PROMPT, OUTPUT = "lognormal:900:300", "lognormal:1000:600"
 TAIL = 10
 """Batches of at most so many requests count as the tail of a run."""
-PROMPTS = {"quick": 12, "full": 20}
+PROMPTS = 20
 POLICIES = {"NRF": "sglang_nrf", "SRF": "sglang_srf", "NRF, no reserve": "sglang_nrf:ratio_start=0:ratio_floor=0",
             "SRF, no reserve": "sglang_srf:ratio_start=0:ratio_floor=0"}  # fmt: skip
 
@@ -49,7 +49,7 @@ def cells(effort: Effort) -> Sequence[Cell]:
     seeds = (0,) if effort == "quick" else (0, 1)
     first = (linear[0], fitted(linear[0]))
     runs = [(c, 1.0) for c in (*linear, *map(fitted, linear))] + [(c, 2.0) for c in first]
-    return [{"cost_model": c, "prompts": PROMPTS[effort], "policy": p, "seed": s, "kv_capacity": KV_CAPACITY,
+    return [{"cost_model": c, "prompts": PROMPTS, "policy": p, "seed": s, "kv_capacity": KV_CAPACITY,
              "output_scale": o}
             for c, o in runs for p in POLICIES for s in seeds]  # fmt: skip
 

@@ -54,11 +54,11 @@ class Costs(NamedTuple):
 @compiled
 def ways(
     outputs: int, fill: Ints, decode: Ints, blocks: Ints, held: Ints, price: Ints, entry: Ints, per_block: Ints,
-    kind: Any, evicts: bool, value: Ints,
+    kind: Any, window: Any, evicts: bool, value: Ints,
 ) -> None:  # fmt: skip
     """Cheapest way of a request to its end from (batches before, tokens generated, resident), into ``value``.
 
-    ``entry`` and ``per_block`` are what a fill in a batch is charged on top.
+    ``entry`` and ``per_block`` are what a fill in a batch is charged on top; the first fill lies in the window.
     """
     last = len(kind)
     value[last, :outputs, :] = NEVER
@@ -72,7 +72,7 @@ def ways(
             then = value[t + 1, k + 1, 1]
             apart = value[t + 1, k, 0]
             best = apart
-            if kind[t] != DECODES:
+            if kind[t] != DECODES and (k > 0 or window[0] <= t <= window[1]):
                 best = min(best, fill[k] + (price[t] + per_block[t]) * blocks[k] + entry[t] + then)
             value[t, k, 0] = best
             best = NEVER
@@ -132,8 +132,8 @@ def charge_of(costs: Costs, i: int, kind: Any, share: Reals, entry: Ints, per_bl
 
 @compiled
 def bound(
-    costs: Costs, kind: Any, price: Ints, share: Reals, value: Ints, used: Ints, filled: Ints, entry: Ints,
-    per_block: Ints,
+    costs: Costs, kind: Any, windows: Any, price: Ints, share: Reals, value: Ints, used: Ints, filled: Ints,
+    entry: Ints, per_block: Ints,
 ) -> int:  # fmt: skip
     """The bound of given prices, and per type what its way uses of each batch."""
     total = 0
@@ -142,7 +142,7 @@ def bound(
     for i in range(len(costs.outputs)):
         charge_of(costs, i, kind, share, entry, per_block)
         ways(costs.outputs[i], costs.fill[i], costs.decode[i], costs.blocks[i], costs.held[i], price, entry, per_block,
-             kind, costs.evicts, value)  # fmt: skip
+             kind, windows[i], costs.evicts, value)  # fmt: skip
         if value[0, 0, 0] >= NEVER // 2:
             return NEVER
         total += costs.counts[i] * value[0, 0, 0]
@@ -153,12 +153,13 @@ def bound(
 
 @compiled
 def ascend(
-    costs: Costs, kind: Any, price: Ints, share: Reals, upper: int, steps: int, first_step: float
+    costs: Costs, kind: Any, windows: Any, price: Ints, share: Reals, upper: int, steps: int, first_step: float,
+    firsts: Ints,
 ) -> int:  # fmt: skip
     """Improve prices and shares in place by steps along averaged subgradients; the best bound, NEVER if infeasible.
 
     Prices are capped so that sums stay below 2**62. Shares follow where fills are (multiplied by exponentials and
-    normalised to a sum below 1).
+    normalised to a sum below 1). ``firsts`` counts, per type and batch, where the steps' ways filled first.
     """
     types, last = len(costs.outputs), len(kind)
     value = np.empty((last + 1, costs.blocks.shape[1] + 1, 2), np.int64)
@@ -169,11 +170,16 @@ def ascend(
     average, where = np.zeros(last), np.zeros((last, types + 1))
     most = 2.0**58 / (costs.capacity * last * costs.counts.sum())
     for n in range(steps):
-        found = bound(costs, kind, point, weights, value, used, filled, entry, per_block)
+        found = bound(costs, kind, windows, point, weights, value, used, filled, entry, per_block)
         if found >= NEVER:
             return NEVER
         keep = 1.0 - _WEIGHT if n else 0.0
         norm = 1.0
+        for i in range(types):
+            for t in range(last):
+                if filled[i, t] > 0:
+                    firsts[i, t] += 1
+                    break
         for t in range(last):
             blocks, fills = 0, 0
             for i in range(types):

@@ -23,7 +23,7 @@ MOST_WORK = 3_000_000
 """States times batches of one evaluation, up to which the tree is any use."""
 _ROOT_STEPS, _ROOT_STEP = 400, 1.0
 _STEPS, _STEP = 12, 0.12
-_LEAF_STEPS = 300
+_LEAF_STEPS, _LEAF_STEP = 150, 0.3
 """Steps of prices and first step lengths; tuned on het16-00, valid with any."""
 
 Floats = npt.NDArray[np.float32]
@@ -39,12 +39,15 @@ class Node:
         How many batches from the first on have a kind.
     kind
         Per batch (`csp.waves._kernels`).
+    window
+        Per type, first and last batch in which it may be filled first.
     price, share
         Ticks per block and batch; shares of the prefill flag, per batch and type and, last, per block.
     """
 
     decided: int
     kind: npt.NDArray[np.int8]
+    window: npt.NDArray[np.int16]
     price: npt.NDArray[np.int64]
     share: Floats
 
@@ -135,7 +138,8 @@ class Tree:
         price = np.full(batches, (floor.batch + floor.decode_batch) // costs.capacity, np.int64)
         share = np.full((batches, len(costs.outputs) + 1), 0.03 / len(costs.outputs), np.float32)
         share[:, -1] = 0.969
-        return Node(1, kind, price, share)
+        window = np.tile(np.array([0, batches - 1], np.int16), (len(costs.outputs), 1))
+        return Node(1, kind, window, price, share)
 
     def _improve(self, node: Node, bound: int, upper: int, steps: int, step: float) -> int:
         """Better prices, and back into the heap unless that rules the node out; the bound."""
@@ -144,14 +148,17 @@ class Tree:
             self._push(better, node)
         return better
 
-    def ascend(self, node: Node, upper: int, steps: int, step: float) -> int:
-        """Improve a node's prices in place; its bound."""
+    def ascend(
+        self, node: Node, upper: int, steps: int, step: float, firsts: npt.NDArray[np.int64] | None = None
+    ) -> int:
+        """Improve a node's prices in place; its bound. ``firsts`` counts where types are filled first."""
         from csp.waves._kernels import ascend
 
         share = node.share.astype(np.float64)
         # Rounding to 32 bits must not let shares add up to more than 1.
         share *= np.minimum(1.0, (1 - 1e-9) / share.sum(axis=1))[:, None]
-        bound = ascend(self.costs, node.kind, node.price, share, upper, steps, step)
+        firsts = np.zeros((len(node.window), len(node.kind)), np.int64) if firsts is None else firsts
+        bound = ascend(self.costs, node.kind, node.window, node.price, share, upper, steps, step, firsts)
         node.share[:] = share
         return int(bound)
 
@@ -161,14 +168,28 @@ class Tree:
         for kind in (DECODES, PREFILLS, BOTH) if self.costs.hybrid else (DECODES, PREFILLS):
             kinds = node.kind.copy()
             kinds[node.decided] = kind
-            child = Node(node.decided + 1, kinds, node.price.copy(), node.share.copy())
+            child = Node(node.decided + 1, kinds, node.window, node.price.copy(), node.share.copy())
             self._improve(child, bound, upper, _STEPS, _STEP)
 
     def _leaf(self, node: Node, bound: int, upper: int) -> None:
-        """Everything is decided: a last effort, then the bound stays."""
-        better = max(bound, self.ascend(node, upper, _LEAF_STEPS, _STEP))
-        if better < upper:
+        """All flags are decided: split where a request is filled first, if its ways disagree; else the bound stays."""
+        firsts = np.zeros((len(node.window), len(node.kind)), np.int64)
+        better = max(bound, self.ascend(node, upper, _LEAF_STEPS, _LEAF_STEP, firsts))
+        if better >= upper:
+            return
+        firsts[self.costs.counts > 1] = 0  # copies may differ
+        torn = firsts.sum(axis=1) - firsts.max(axis=1)
+        i = int(torn.argmax())
+        if torn[i] == 0:
             self._stuck = better if self._stuck is None else min(better, self._stuck)
+            return
+        low, high = np.flatnonzero(firsts[i])[[0, -1]]
+        middle = int(np.searchsorted(firsts[i].cumsum(), firsts[i].sum() / 2))
+        middle = min(max(middle, int(low)), int(high) - 1)
+        for part in ((node.window[i, 0], middle), (middle + 1, node.window[i, 1])):
+            window = node.window.copy()
+            window[i] = part
+            self._push(better, Node(node.decided, node.kind, window, node.price.copy(), node.share.copy()))
 
 
 def costs_of(space: Space) -> Costs:

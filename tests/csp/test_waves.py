@@ -35,12 +35,23 @@ def test_the_tree_s_bound_never_exceeds_the_optimum(seed: int) -> None:
         return
     for upper in (None, best.value_ticks + 1, best.value_ticks):
         tree = Tree(space, lambda upper=upper: upper)  # type: ignore[misc]
-        for _ in range(60):
+        for _ in range(300):
             if tree.done:
                 break
             tree.step()
             assert tree.lower_bound_ticks <= best.value_ticks
     assert tree.lower_bound_ticks > 0
+
+
+def first_fills(space: Space, schedule: Schedule) -> dict[int, int]:
+    """Batch in which each type of one request only is filled first."""
+    names = [(r.input_tokens, r.output_tokens) for r in space.instance.requests]
+    types = list(dict.fromkeys(names[i] for i in space.order))
+    first: dict[int, int] = {}
+    for t, batch in enumerate(schedule.batches):
+        for i, _ in batch.process:
+            first.setdefault(i, t)
+    return {types.index(name): first[i] for i, name in enumerate(names) if names.count(name) == 1}
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -66,7 +77,10 @@ def test_a_node_of_the_optimum_s_flags_is_bounded_by_it_under_any_prices(seed: i
         price = random_.integers(0, 1 + best.value_ticks // (last * tree.costs.capacity), last)
         share = random_.random((last, types + 1)) ** 3
         share /= share.sum(axis=1)[:, None] * (1 + 1e-6)
-        node = Node(last, kind, price, share.astype(np.float32))
+        window = np.tile(np.array([0, last - 1], np.int16), (types, 1))
+        for i, first in first_fills(space, best.schedule).items():
+            window[i] = random_.integers(0, first + 1), random_.integers(first, last)
+        node = Node(last, kind, window, price, share.astype(np.float32))
         for steps in (1, 40):
             assert tree.ascend(node, 2**58, steps, 0.5) <= best.value_ticks
         assert float(node.share.astype(np.float64).sum(axis=1).max()) < 1 + 1e-6

@@ -181,11 +181,14 @@ class Tree:
         torn = firsts.sum(axis=1) - firsts.max(axis=1)
         i = int(torn.argmax())
         if torn[i] == 0:
-            self._stuck = better if self._stuck is None else min(better, self._stuck)
-            return
-        low, high = np.flatnonzero(firsts[i])[[0, -1]]
+            # All agree on ways that do not fit together: exclude one's batch, of whoever has most batches left.
+            width = (node.window[:, 1] - node.window[:, 0]) * (self.costs.counts == 1)
+            i = int(width.argmax())
+            if width[i] == 0:
+                self._stuck = better if self._stuck is None else min(better, self._stuck)
+                return
         middle = int(np.searchsorted(firsts[i].cumsum(), firsts[i].sum() / 2))
-        middle = min(max(middle, int(low)), int(high) - 1)
+        middle = min(max(middle, int(node.window[i, 0])), int(node.window[i, 1]) - 1)
         for part in ((node.window[i, 0], middle), (middle + 1, node.window[i, 1])):
             window = node.window.copy()
             window[i] = part

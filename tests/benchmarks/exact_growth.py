@@ -71,7 +71,14 @@ def plot_growth(rows: list[tuple[str, float, float, float]], *, axes: Any = None
         ax.set(xlabel=LABELS[what], ylabel="CPU time (s)", yscale="log")
         other.set(ylabel="gap left (%)", ylim=(0, None))
         lines = ax.get_lines()[1::2] + other.get_lines()[1::2]
-        ax.legend(lines, [line.get_label() for line in lines], loc="upper left")
+        ax.legend(
+            lines,
+            [line.get_label() for line in lines],
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=2,
+            frameon=False,
+        )
     return axes
 
 

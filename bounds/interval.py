@@ -32,6 +32,8 @@ _SIMULATING_SHARE = 0.5
 """Of the time left, what one scheduler may take."""
 MOST_REQUESTS, MOST_OUTPUT_TOKENS = 64, 2_000
 """Up to this size what is left of the time goes to the exact solver."""
+_SMALL_SHARE = 0.2
+"""Of the time left, what slow bounds, and each method after them, may take before it."""
 
 
 @dataclass
@@ -158,10 +160,11 @@ def find_interval(
         search.add_bound(bound)
     simulations = _simulate(search, schedulers)
     _improve(search, METHODS, _IMPROVING_SHARE)
+    solvable = _small(instance) and not any(map(_has_empty_batches, simulations))
     late = objective in cycles.OBJECTIVES and cycles.applies(instance)
-    _bound_slowly(search, 1.0 - _LATE_SHARE if late else 1.0)
-    _improve(search, LATE, 1.0)
-    if not search.done and _small(instance) and not any(map(_has_empty_batches, simulations)):
+    _bound_slowly(search, _SMALL_SHARE if solvable else 1.0 - _LATE_SHARE if late else 1.0)
+    _improve(search, LATE, _SMALL_SHARE if solvable else 1.0)
+    if solvable and not search.done:
         _solve(search, seed)
     result = _result(search, seed, time.monotonic() - began)
     return Comparison(instance, result, rows(simulations, result, search.cost))

@@ -170,6 +170,18 @@ def find_interval(
     return Comparison(instance, result, rows(simulations, result, search.cost))
 
 
+def first_schedule(
+    instance: Instance, cost: CostModel, simulations: Sequence[Simulation], bounds: Sequence[Bound], seconds: float
+) -> Search:
+    """The best of some schedulers' schedules and of those that a short search for better ones finds (makespan)."""
+    search = Search(instance, cost, "makespan", deadline=time.monotonic() + seconds, bounds=list(bounds))
+    for simulation in simulations:
+        if not simulation.stalled:
+            search.offer(simulation.replay, simulation.scheduler)
+    _improve(search, METHODS, 1.0)
+    return search
+
+
 def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
     """Run the schedulers one by one while there is time, at least one; a slow one is given up."""
     simulations: list[Simulation] = []

@@ -7,6 +7,8 @@ numbers that make them, and whether preemption breaks even here. --plots draws o
 from __future__ import annotations
 
 import argparse
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from bounds.cli_options import add_common, add_workload, load_workload, require_feasible, write_json
@@ -29,10 +31,12 @@ def run(args: argparse.Namespace) -> int:
     """Simulate, solve, bound; print and write."""
     from bounds import report
     from bounds.compare import rows, with_bounds
+    from bounds.interval import first_schedule
     from bounds.lower import all_bounds
     from sim.cost import load_cost_model
     from sim.engine import simulate
 
+    began = time.monotonic()
     instance = require_feasible(load_workload(args), args)
     names = [name for name in args.schedulers.split(",") if name]
     if not names:
@@ -40,9 +44,10 @@ def run(args: argparse.Namespace) -> int:
     cost = load_cost_model(instance.cost_model)
     simulations = [simulate(instance, name) for name in names]
     bounds = tuple(all_bounds(instance, cost, time_limit_s=_bound_seconds(args)))
-    finished = [s.replay for s in simulations if not s.stalled]
-    warm_start = min(finished, key=lambda r: r.makespan_ticks, default=None)
-    result, interrupted = solve_with_progress(instance, args, warm_start=warm_start, cost=cost)
+    first = first_schedule(instance, cost, simulations, bounds, _bound_seconds(args))
+    result, interrupted = solve_with_progress(instance, _from_now(args, began), warm_start=first.best, cost=cost)
+    if result.found_by == "warm start":
+        result = replace(result, found_by=first.found_by)
     result = with_bounds(result, bounds)
     comparison = Comparison(instance, result, rows(simulations, result))
 
@@ -68,6 +73,14 @@ def run(args: argparse.Namespace) -> int:
 def _bound_seconds(args: argparse.Namespace) -> float:
     """Seconds for each lower bound: a part of the limit, and ten at most."""
     return min(10.0, 10.0 if args.time_limit is None else args.time_limit / 4)
+
+
+def _from_now(args: argparse.Namespace, began: float) -> argparse.Namespace:
+    """The options with what is left of the time limit, at least a tenth of it."""
+    if args.time_limit is None:
+        return args
+    left = max(args.time_limit / 10, args.time_limit - (time.monotonic() - began))
+    return argparse.Namespace(**vars(args) | {"time_limit": left})
 
 
 def _draw(comparison: Comparison, folder: Path) -> list[Path]:

@@ -30,7 +30,10 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], st
     instance, written = folder / "instance.json", folder / "bound.json"
     workload = Instance((Request(7, 2),) * 7 + (Request(7, 4),) * 2, 22, 4096, cost_model="linear/llama2-7b-a100")
     instance.write_text(json.dumps(workload.to_dict()))
-    assert main(["bound", str(instance), "--time-limit", "20", "--quiet", "--json", str(written)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # As for workloads too large for the exact solver, whose bound no certificate confirms.
+        patch.setattr("bounds.interval.MOST_REQUESTS", 0)
+        assert main(["bound", str(instance), "--time-limit", "20", "--quiet", "--json", str(written)]) == 0
     return json.loads(written.read_text()), str(instance)
 
 

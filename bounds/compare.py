@@ -46,6 +46,11 @@ class Row:
         """Whether the scheduler finished every request."""
         return not self.simulation.stalled and not self.simulation.infeasible
 
+    @property
+    def title(self) -> str:
+        """The scheduler, marked where it never finishes."""
+        return self.simulation.scheduler + ("" if self.finished else f" (stalled: {len(self.simulation.stalled)})")
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         s = self.summary

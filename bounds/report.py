@@ -42,8 +42,7 @@ def comparison_table(comparison: Comparison) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for row in sorted(comparison.rows, key=lambda row: (not row.finished, row.summary.makespan_ms)):
         s = row.summary
-        name = row.simulation.scheduler + ("" if row.finished else f" (stalled: {len(row.simulation.stalled)})")
-        table.add_row(name, number(s.makespan_ms if row.finished else None), str(s.batches), str(s.preemptions),
+        table.add_row(row.title, number(s.makespan_ms if row.finished else None), str(s.batches), str(s.preemptions),
                       f"{s.refilled_tokens:,}", number(s.ttft_mean_ms), number(s.tpot_mean_ms), percent(row.gap),
                       number(row.ratio_to_best))  # fmt: skip
     result = comparison.result
@@ -101,13 +100,12 @@ def distance_table(comparison: Comparison) -> Table:
     lower, best = comparison.result.lower_bound_ticks, comparison.result.objective_ticks
     for row in sorted(comparison.rows, key=lambda row: (not row.finished, row.value_ticks or 0)):
         s = row.summary
-        name = row.simulation.scheduler + ("" if row.finished else f" (stalled: {len(row.simulation.stalled)})")
         most = least = None
         if row.value_ticks is not None and lower and best:
             most, least = float(Fraction(row.value_ticks) / lower - 1), float(Fraction(row.value_ticks) / best - 1)
         distance = "-" if most is None or least is None else f"{least:.1%} to {most:.1%}"
         value = None if row.value_ticks is None else ms_from_ticks(row.value_ticks)
-        table.add_row(name, number(value), f"{s.batches:,}", f"{s.preemptions:,}", f"{s.refilled_tokens:,}",
+        table.add_row(row.title, number(value), f"{s.batches:,}", f"{s.preemptions:,}", f"{s.refilled_tokens:,}",
                       distance)  # fmt: skip
     return table
 

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from csp.horizon import longest_batch_ticks
 from csp.program import Program, Terms, plus, times
+from csp.relaxations import least_batches
 from csp.solvers import Problem
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
-from sim.instance import Request
+from sim.instance import Instance, Request
 from sim.replay import Replay
 
+Kinds = list[tuple[Request, tuple[int, ...]]]
+"""Types of identical requests, each with the places of its copies in the instance."""
 Starting = list[tuple[Request, Terms, int]]
 """Per group of identical requests: how many begin in the batch, as a linear expression, and how many there are."""
+
+
+def identical(instance: Instance) -> Kinds:
+    """Requests of equal lengths, arrival and priority as one type."""
+    groups: dict[Request, list[int]] = defaultdict(list)
+    for i, r in enumerate(instance.requests):
+        groups[Request(r.input_tokens, r.output_tokens, r.arrival_ns, r.priority)].append(i)
+    return [(request, tuple(copies)) for request, copies in groups.items()]
+
+
+def used_batches(program: Program, instance: Instance, batches: int) -> list[int]:
+    """A binary per batch, 1 if it processes anything: the first ones are used, and at least as many as any needs."""
+    used = [program.binary(f"used_{j}") for j in range(batches)]
+    least = least_batches(instance).best
+    for j, x in enumerate(used):
+        program.lower[x] = int(j < least)
+        if j:
+            program.at_least({used[j - 1]: 1, x: -1}, 0, f"first_come_{j}")
+    return used
 
 
 @dataclass(slots=True)

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from csp.formulations import TOO_FEW, Formulated
 from csp.formulations._bigm_schedule import Cell, decode_bigm, encode_bigm
-from csp.formulations._timeline import timeline
+from csp.formulations._timeline import timeline, used_batches
 from csp.horizon import horizon
 from csp.program import Program, Terms, ones, plus, times
-from csp.relaxations import least_batches
 from csp.solvers import Control, Problem
 from sim.errors import InputError
 from sim.instance import Instance, Request
@@ -138,14 +137,8 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     batches, enough = horizon(problem)
     grid = Grid(instance, rules, batches, control)
     program = grid.program
-    used = [program.binary(f"used_{j}") for j in range(batches)]
-    least = least_batches(instance).best
-    features = []
-    for j, x in enumerate(used):
-        program.lower[x] = int(j < least)
-        if j:
-            program.at_least({used[j - 1]: 1, x: -1}, 0, f"first_come_{j}")
-        features.append(_batch_rows(grid, [row[j] for row in grid.cells], j, x))
+    used = used_batches(program, instance, batches)
+    features = [_batch_rows(grid, [row[j] for row in grid.cells], j, x) for j, x in enumerate(used)]
     line = timeline(problem, program, features, [[] for _ in used])
     variables = len(program.names)
     return Formulated(

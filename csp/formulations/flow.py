@@ -12,13 +12,11 @@ from collections import defaultdict
 from csp.formulations import TOO_FEW, Formulated
 from csp.formulations._flow_schedule import decode_flow, encode_flow
 from csp.formulations._states import DONE, POOL, START, Arc, State, distances, request_arcs
-from csp.formulations._timeline import Timeline, timeline
+from csp.formulations._timeline import Kinds, Timeline, identical, timeline, used_batches
 from csp.horizon import horizon
 from csp.program import Program, Terms, plus
-from csp.relaxations import least_batches
 from csp.solvers import Control, Problem
 from sim.cost.model import CostModel
-from sim.instance import Request
 from sim.replay import Replay
 
 MAX_CHUNK_VARIABLES = 60_000
@@ -100,14 +98,11 @@ class Network:
         return {v: 1 for u, arc, v in self.by_batch[j] if u == t and arc.source == START and arc.target != START}
 
 
-def _kinds(problem: Problem) -> list[tuple[Request, tuple[int, ...]]]:
+def _kinds(problem: Problem) -> Kinds:
     """Identical requests in one group, unless an objective needs to know which is which."""
     if any(goal.by_request for goal in problem.goals):
         return [(r, (i,)) for i, r in enumerate(problem.instance.requests)]
-    groups: dict[Request, list[int]] = defaultdict(list)
-    for i, r in enumerate(problem.instance.requests):
-        groups[Request(r.input_tokens, r.output_tokens, r.arrival_ns, r.priority)].append(i)
-    return [(request, tuple(copies)) for request, copies in groups.items()]
+    return identical(problem.instance)
 
 
 def formulate(problem: Problem, control: Control) -> Formulated:
@@ -115,12 +110,7 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     batches, enough = horizon(problem)
     network = Network(problem, control, batches)
     program = network.program
-    used = [program.binary(f"used_{j}") for j in range(batches)]
-    least = least_batches(problem.instance).best
-    for j, x in enumerate(used):
-        program.lower[x] = int(j < least)
-        if j:
-            program.at_least({used[j - 1]: 1, x: -1}, 0, f"first_come_{j}")
+    used = used_batches(program, problem.instance, batches)
     features = [_batch_rows(network, j, used[j]) for j in range(batches)]
     line = timeline(problem, program, features, [
         [(request, network.starting(t, j), len(copies)) for t, (request, copies) in enumerate(network.kinds)]
@@ -176,7 +166,7 @@ def _batch_rows(network: Network, j: int, used: int) -> dict[str, Terms]:
     return features | flags | {"transfer": transfers}
 
 
-def exactness(problem: Problem, kinds: list[tuple[Request, tuple[int, ...]]], batches: int) -> tuple[bool, str, bool]:
+def exactness(problem: Problem, kinds: Kinds, batches: int) -> tuple[bool, str, bool]:
     """Whether the network holds an optimal schedule, why, and whether it needs partial chunks for that."""
     harmless, reason = whole_fills_suffice(problem)
     if harmless:

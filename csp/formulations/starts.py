@@ -11,16 +11,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from csp.formulations import TOO_FEW, Formulated
-from csp.formulations._timeline import timeline
+from csp.formulations._timeline import Kinds, identical, timeline, used_batches
 from csp.horizon import horizon
 from csp.program import Program, Terms, ones, plus
-from csp.relaxations import least_batches
 from csp.solvers import Control, Problem
-from sim.instance import Request
 from sim.replay import Replay, Rules
 from sim.schedule import Batch, Schedule
-
-Kinds = list[tuple[Request, tuple[int, ...]]]
 
 
 def formulate(problem: Problem, control: Control) -> Formulated:
@@ -28,10 +24,7 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     instance = problem.instance
     batches, enough = horizon(problem)
     batches = max(batches, max(r.output_tokens for r in instance.requests))
-    groups: dict[Request, list[int]] = defaultdict(list)
-    for i, r in enumerate(instance.requests):
-        groups[Request(r.input_tokens, r.output_tokens, r.arrival_ns, r.priority)].append(i)
-    kinds = [(request, tuple(copies)) for request, copies in groups.items()]
+    kinds = identical(instance)
     program = Program(f"starts-{instance.name}", out_of_time=lambda: control.stopped)
     start = [
         [program.variable(0, len(copies), f"start_t{t}_b{j}") for j in range(batches - request.output_tokens + 1)]
@@ -39,12 +32,7 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     ]
     for t, (_, copies) in enumerate(kinds):
         program.equal(ones(start[t]), len(copies), f"each_{t}")
-    used = [program.binary(f"used_{j}") for j in range(batches)]
-    least = least_batches(instance).best
-    for j, x in enumerate(used):
-        program.lower[x] = int(j < least)
-        if j:
-            program.at_least({used[j - 1]: 1, x: -1}, 0, f"first_come_{j}")
+    used = used_batches(program, instance, batches)
     features = [_batch_rows(problem, program, kinds, start, j, used[j]) for j in range(batches)]
     line = timeline(problem, program, features, [
         [(request, {start[t][j]: 1} if j < len(start[t]) else {}, len(copies))

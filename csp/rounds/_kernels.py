@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -108,3 +109,55 @@ def usage(best_start: Any, counts: Any, first_age: Any, inputs: Any, outputs: An
             for f in range(1, out.shape[0]):
                 if first_age[f, t] and k >= first_age[f, t]:
                     out[f, j] += n
+
+
+@compiled
+def ascend(
+    center: Any,
+    point: Any,
+    mean: Any,
+    square: Any,
+    first: int,
+    steps: int,
+    rate: float,
+    best: float,
+    right: Any,
+    first_age: Any,
+    inputs: Any,
+    outputs: Any,
+    counts: Any,
+    rounds: int,
+) -> float:
+    """Some steps of Adam (Kingma, Ba 2015) from ``point``, the best row prices kept in ``center``; the best bound.
+
+    ``point``, ``mean`` and ``square`` (first and second moment of slopes) go on where they are; ``first`` counts the
+    steps before. Slopes are in parts of the right-hand sides.
+    """  # fmt: skip
+    families, types = len(right), len(inputs)
+    out, used = np.zeros((types, rounds)), np.zeros((families, rounds + 1), np.int64)
+    choice = np.zeros(types, np.int64)
+    for n in range(first + 1, first + steps + 1):
+        prices(point, first_age, inputs, outputs, rounds, out)
+        value = 0.0
+        for t in range(types):
+            least, choice[t] = float(rounds + outputs[t]), rounds
+            for start in range(rounds):
+                price = out[t, start] + start + outputs[t]
+                if price < least:
+                    least, choice[t] = price, start
+            value += counts[t] * least
+        for f in range(families):
+            value -= right[f] * point[f, 1:].sum()
+        if value > best:
+            best = value
+            center[:] = point
+        usage(choice, counts, first_age, inputs, outputs, rounds, used)
+        warm_mean, warm_square = 1 - 0.9**n, 1 - 0.999**n
+        for f in range(families):
+            for j in range(1, rounds + 1):
+                g = used[f, j] / right[f] - 1
+                mean[f, j] = m = 0.9 * mean[f, j] + 0.1 * g
+                square[f, j] = v = 0.999 * square[f, j] + 0.001 * g * g
+                move = rate / right[f] * (m / warm_mean) / (math.sqrt(v / warm_square) + 0.01)
+                point[f, j] = max(0.0, point[f, j] + move)
+    return best

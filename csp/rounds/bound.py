@@ -6,7 +6,7 @@ round: it then holds its peak, the others, which only grow, hold more than (M - 
 (P runs over the peaks that occur; q = 1 says that the grown part of large requests excludes each other.)
 
 With prices on the rows every request chooses its start alone: total >= sum of the cheapest choices - sum of right-hand
-sides x prices, for any prices >= 0. Prices come from the volume algorithm in floating point; the bound is then computed
+sides x prices, for any prices >= 0. Prices come from a subgradient ascent in floating point; the bound is then computed
 again in integers, so it is exact. Nobody holds, is preempted or arrives late.
 """
 
@@ -22,9 +22,9 @@ import numpy as np
 _SCALE = 2**24
 """Prices are rounded to this many parts of a unit for the exact bound."""
 _MOST_Q = 3
-_WEIGHT, _LEAST_WEIGHT, _PATIENCE, _AIM = 0.1, 0.005, 20, 0.05
-"""Of the newest choice in the average (halved four times on the way), its least; steps without progress before the step
-shrinks; how far above the best bound prices aim. Tuned on ten random trials; the bound is valid with any."""
+_STEPS_AT_ONCE = 10
+_RATE, _LAST_RATE = 0.02, 0.0002
+"""First and last step, in rounds per request: of what all prices of a round can come to."""
 
 
 @dataclass(slots=True)
@@ -86,45 +86,23 @@ class Relaxation:
         return -(-(int((cheapest * self.counts).sum()) - paid) // _SCALE)
 
 
-def lower_bound(
-    relaxation: Relaxation, upper: int, *, iterations: int, stopped: Callable[[], bool] = lambda: False
-) -> int:
-    """The bound after some iterations of the volume algorithm (Barahona, Anbil 2000), rows scaled to right-hand side 1.
+def lower_bound(relaxation: Relaxation, *, steps: int, share: Callable[[], float] = lambda: 0.0) -> int:
+    """The bound after some steps of Adam (Kingma, Ba 2015) over the prices, rows scaled to right-hand side 1.
 
     Parameters
     ----------
-    upper
-        Total of a known schedule; prices aim a little above the best bound, but never above it.
+    share
+        Share of the time that has passed; what is larger of it and of the share of steps sets the pace.
     """
-    from csp.rounds._kernels import prices, usage
+    from csp.rounds._kernels import ascend
 
     r = relaxation
     shape = (len(r.right), r.rounds + 1)
-    center, best = np.zeros(shape), 0.0
-    out, used, average = np.zeros((len(r.inputs), r.rounds)), np.zeros(shape, np.int64), np.zeros(shape)
-    finish = np.arange(r.rounds)[None, :] + r.outputs[:, None]
-    scale = np.repeat(r.right[:, None], r.rounds + 1, axis=1).astype(float)
-    step, failures, point = 1.0, 0, center
-    for n in range(iterations):
-        if n % 16 == 0 and stopped():
-            break
-        prices(point, r.first_age, r.inputs, r.outputs, r.rounds, out)
-        out += finish
-        choice = out.argmin(axis=1)
-        value = float((out.min(axis=1) * r.counts).sum() - (scale[:, 1:] * point[:, 1:]).sum())
-        usage(choice, r.counts, r.first_age, r.inputs, r.outputs, r.rounds, used)
-        weight = 1.0 if n == 0 else max(_LEAST_WEIGHT, _WEIGHT * 0.5 ** (4 * n / iterations))
-        average = (1 - weight) * average + weight * used
-        if value > best:
-            best, center, failures, step = value, point, 0, min(2.0, step * 1.05)
-        else:
-            failures += 1
-            if failures == _PATIENCE:
-                failures, step = 0, step * 0.66
-        slope = average / scale - 1
-        slope[:, 0] = 0
-        uphill = np.where((center <= 0) & (slope < 0), 0.0, slope)
-        length = max(1e-9, float((uphill * uphill).sum()))
-        aim = min(upper - best, _AIM * best)
-        point = np.maximum(0.0, center + step * max(1.0, aim) / length * slope / scale)
+    center, point, mean, square = (np.zeros(shape) for _ in range(4))
+    best, n = 0.0, 0
+    while (done := max(share(), n / steps)) < 1:
+        rate = len(r.requests) * _RATE * (_LAST_RATE / _RATE) ** done
+        best = ascend(center, point, mean, square, n, _STEPS_AT_ONCE, rate, best, r.right, r.first_age, r.inputs,
+                      r.outputs, r.counts, r.rounds)  # fmt: skip
+        n += _STEPS_AT_ONCE
     return r.value(np.floor(center * _SCALE).astype(np.int64))

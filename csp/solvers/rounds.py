@@ -1,4 +1,4 @@
-"""Rounds (every batch takes the same time, who starts runs to its end): local search, and a Lagrangian lower bound.
+"""Rounds (every batch takes the same time, who starts runs to its end): local search, and Lagrangian lower bounds.
 
 For the mean completion time of requests that are all there at the start; the setting of Jaillet et al.
 (arXiv:2502.07115). It proves an optimum only where the bound meets the schedule; the `starts` formulation closes small
@@ -7,14 +7,15 @@ instances.
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from importlib.metadata import version
 
 from csp.formulations.starts import exactness
 from csp.result import Status
-from csp.rounds.bound import Relaxation, lower_bound
+from csp.rounds import bound as rows
+from csp.rounds import states
 from csp.rounds.local_search import improve, start_rounds
 from csp.solvers import Answer, Control, Problem
 from sim.cost.model import Features
@@ -22,12 +23,15 @@ from sim.errors import InputError
 from sim.schedule import Batch, Schedule
 
 MAX_REQUESTS = 1000
-_RUNS, _ITERATIONS = 30, 2000
-"""Annealing runs and steps of the bound in one pass; passes go on while there is time, one if there is no limit."""
+_RUNS, _STEPS = 30, 1000
+"""Annealing runs and steps of the bound if there is no time limit; else each gets a share of the time."""
+_MOST_STEPS = 20_000
+_SEARCH_SHARE = 0.5
+"""Of the time, for the local search."""
 
 
 def run(problem: Problem, control: Control) -> Answer:
-    """Improve the schedule and the bound in turns.
+    """Improve the schedule, then the bound.
 
     Raises
     ------
@@ -44,27 +48,38 @@ def run(problem: Problem, control: Control) -> Answer:
 
     orders = [sorted(range(n), key=lambda i: requests[i][1]), sorted(range(n), key=lambda i: _area(*requests[i]))]
     order = min(orders, key=lambda order: start_rounds(requests, memory, order)[0])
-    best, bound, passes = start_rounds(requests, memory, order)[0], 0, 0
+    best, began, left = start_rounds(requests, memory, order)[0], time.monotonic(), control.remaining_s
     control.report(worth(best), None)
-    while passes == 0 or (control.deadline is not None and not control.stopped and bound < best):
-        left = control.remaining_s
-        half = math.inf if left is None else time.monotonic() + left / 2
-        best, order = improve(
-            requests, memory, order, runs=_RUNS, seed=control.seed + passes,
-            stopped=lambda half=half: control.stopped or time.monotonic() > half,  # type: ignore[misc]
-            found=lambda total, order: control.report(worth(total), None),
-        )  # fmt: skip
-        _, starts = start_rounds(requests, memory, order)
-        last = max(start + o for start, (_, o) in zip(starts, requests, strict=True))
-        relaxation = Relaxation(requests, memory, last + last // 20 + 1)
-        found = lower_bound(relaxation, best, iterations=_ITERATIONS * 2**passes, stopped=lambda: control.stopped)
-        bound, passes = max(bound, found), passes + 1
-        control.report(None, worth(bound))
+
+    def share(first: float, last: float) -> float:
+        """Share passed of the time between two shares of it all; 0 without a limit."""
+        if control.stopped:
+            return 1.0
+        return 0.0 if left is None else ((time.monotonic() - began) / max(left, 1e-9) - first) / (last - first)
+
+    best, order = improve(
+        requests, memory, order, runs=_RUNS if left is None else _MOST_STEPS, seed=control.seed,
+        stopped=lambda: share(0, _SEARCH_SHARE) >= 1, found=lambda total, order: control.report(worth(total), None),
+    )  # fmt: skip
     _, starts = start_rounds(requests, memory, order)
+    last = max(start + o for start, (_, o) in zip(starts, requests, strict=True))
+    bound = _bound(requests, memory, last + last // 20 + 1, best, _STEPS if left is None else _MOST_STEPS,
+                   lambda: share(_SEARCH_SHARE, 1))  # fmt: skip
+    control.report(None, worth(bound))
     exact, reason = exactness(problem.rules)
     status: Status = "OPTIMAL" if bound == best else "FEASIBLE"
     return Answer(status, _schedule(requests, starts), worth(best), worth(bound), exact, reason,
                   f"rounds, numba {version('numba')}")  # fmt: skip
+
+
+def _bound(
+    requests: list[tuple[int, int]], memory: int, last: int, upper: int, steps: int, share: Callable[[], float]
+) -> int:  # fmt: skip
+    """From states where they are few enough, else from rows."""
+    found = states.lower_bound(requests, memory, last, upper, steps=steps, share=share)
+    if found is None:
+        return rows.lower_bound(rows.Relaxation(requests, memory, last), steps=steps, share=share)
+    return found
 
 
 def _area(inputs: int, outputs: int) -> int:

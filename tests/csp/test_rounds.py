@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from csp.formulations.starts import exactness
+from csp.rounds import states
 from csp.rounds.bound import _SCALE, Relaxation, lower_bound
 from csp.rounds.local_search import improve, start_rounds
 from csp.solve import solve
@@ -90,35 +93,73 @@ def test_start_times_are_only_exact_without_choices() -> None:
     assert not result.exact and result.status == "FEASIBLE"
 
 
-@given(rounds(5), st.integers(0, 9))
-@examples(60)
-def test_bound_search_and_local_search_bracket(instance: Instance, seed: int) -> None:
+def total_and_pairs(instance: Instance) -> tuple[int, list[tuple[int, int]]]:
+    """Least total of completion rounds by the independent search; (I, O) of each request."""
     expected = optimum(instance, MEAN, limits=LIMITS)
     assert expected is not None
     total = round(expected.value * len(instance.requests)) // 10**11
-    requests = [(r.input_tokens, r.output_tokens) for r in instance.requests]
+    return total, [(r.input_tokens, r.output_tokens) for r in instance.requests]
+
+
+def random_prices(shape: tuple[int, int], parts: int, seed: int) -> Any:
+    """Integer prices, many of them zero."""
+    random = np.random.default_rng(seed)
+    return (random.random(shape) * random.choice([0, 0.02, 0.3, 2], shape) * parts).astype(np.int64)
+
+
+@given(rounds(5), st.integers(0, 9))
+@examples(60)
+def test_bounds_search_and_local_search_bracket(instance: Instance, seed: int) -> None:
+    total, requests = total_and_pairs(instance)
     memory = instance.kv_capacity_tokens
     found, order = improve(requests, memory, range(len(requests)), runs=1, seed=seed)
     assert start_rounds(requests, memory, order)[0] == found >= total
     for last in (1, 4, 20):
-        assert lower_bound(Relaxation(requests, memory, last), found, iterations=60) <= total
+        assert lower_bound(Relaxation(requests, memory, last), steps=60) <= total
+        assert (states.lower_bound(requests, memory, last, found, steps=60) or 0) <= total
 
 
-@given(rounds(4), st.data())
+@given(rounds(4), st.integers(0, 999))
 @examples(40)
-def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> None:
-    import numpy as np
-
-    expected = optimum(instance, MEAN, limits=LIMITS)
-    assert expected is not None
-    total = round(expected.value * len(instance.requests)) // 10**11
-    relaxation = Relaxation([(r.input_tokens, r.output_tokens) for r in instance.requests],
-                            instance.kv_capacity_tokens, 8)  # fmt: skip
-    random = np.random.default_rng(data.draw(st.integers(0, 999)))
-    shape = (len(relaxation.right), relaxation.rounds + 1)
-    prices = (random.random(shape) * random.choice([0, 0.02, 0.3], shape) * _SCALE).astype(np.int64)
+def test_any_prices_give_a_bound(instance: Instance, seed: int) -> None:
+    total, requests = total_and_pairs(instance)
+    rows = Relaxation(requests, instance.kv_capacity_tokens, 8)
+    prices = random_prices((len(rows.right), rows.rounds + 1), _SCALE, seed)
     prices[:, 0] = 0
-    assert relaxation.value(prices) <= total
+    assert rows.value(prices) <= total
+    for spacing, last in ((1, 6), (2, 9), (4, 20)):
+        of_states = states.States(requests, instance.kv_capacity_tokens, last, spacing)
+        assert of_states.value(random_prices(of_states.shape, states._PARTS, seed)) <= total
+
+
+@given(rounds(4), st.integers(0, 999))
+@examples(40)
+def test_dearest_state_is_the_dearest_of_all(instance: Instance, seed: int) -> None:
+    from csp.rounds._state_kernels import dearest_state
+
+    requests, memory = [(r.input_tokens, r.output_tokens) for r in instance.requests], instance.kv_capacity_tokens
+    of_states = states.States(requests, memory, 4, 4)
+    *_, peaks, offset, longest, copies = of_states.data
+    price, chosen = random_prices((1, of_states.shape[0]), 100, seed)[0], np.zeros(of_states.shape[0], np.int64)
+    pairs = [(int(p), r) for p, n in zip(peaks, longest, strict=True) for r in range(n)]
+    dearest = 0
+    for counts in product(*(range(n + 1) for n in np.minimum(copies, memory // np.repeat(peaks, longest)))):
+        held = [sum(c * (p - r + d) for c, (p, r) in zip(counts, pairs, strict=True) if r >= d) for d in range(5)]
+        if max(held) <= memory:
+            dearest = max(dearest, int(np.dot(counts, price)))
+    most = memory // of_states.smallest + 1
+    room = np.empty((most + 1, memory + 1), np.int64)
+    taken = np.empty((int(longest.max()), most + 1, memory + 1), np.int16)
+    found = dearest_state(price, memory, of_states.smallest, peaks, offset, longest, copies, room, taken, chosen)
+    assert found == dearest
+
+
+def test_a_bound_of_states_with_one_kv_less_is_caught() -> None:
+    """The check above can fail: forbidding states that fill memory gives more than the optimum."""
+    instance = Instance((Request(2, 3), Request(2, 3), Request(1, 2), Request(3, 2)), 8, cost_model="unit")
+    total, requests = total_and_pairs(instance)
+    right, wrong = (states.lower_bound(requests, m, 16, 10**6, steps=400) or 0 for m in (8, 7))
+    assert right == total < wrong
 
 
 def test_backend_improves_on_mc_sf_and_says_what_it_proves() -> None:

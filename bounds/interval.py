@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from bounds.compare import Comparison, rows
 from bounds.lower import QUICK, bound_names, iter_bounds
-from bounds.upper import LATE, METHODS, cycles, methods
+from bounds.upper import LATE, METHODS, cycles, improvers, methods, windows
 from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
 from csp.solve import solve
@@ -28,6 +28,8 @@ DEFAULT_IMPROVING_S = 60.0
 SOLVER = "portfolio"
 _LATE_SHARE = 0.35
 """Of the time left for slow bounds, what is kept for the methods after them, where one applies."""
+_POLISHED_SHARE = 0.5
+"""Of the time left after slow bounds, what each method may take where the best schedule is to be improved after it."""
 _SIMULATING_SHARE = 0.5
 """Of the time left, what one scheduler may take."""
 MOST_REQUESTS, MOST_OUTPUT_TOKENS = 64, 2_000
@@ -161,9 +163,12 @@ def find_interval(
     simulations = _simulate(search, schedulers)
     _improve(search, METHODS, _IMPROVING_SHARE)
     solvable = _small(instance) and not any(map(_has_empty_batches, simulations))
-    late = objective in cycles.OBJECTIVES and cycles.applies(instance)
+    polished = not solvable and objective in windows.OBJECTIVES and windows.applies(instance, search.cost)
+    late = polished or (objective in cycles.OBJECTIVES and cycles.applies(instance))
     _bound_slowly(search, _SMALL_SHARE if solvable else 1.0 - _LATE_SHARE if late else 1.0)
-    _improve(search, LATE, _SMALL_SHARE if solvable else 1.0)
+    _improve(search, LATE, _SMALL_SHARE if solvable else _POLISHED_SHARE if polished else 1.0)
+    if not solvable:
+        _polish(search)
     if solvable and not search.done:
         _solve(search, seed)
     result = _result(search, seed, time.monotonic() - began)
@@ -231,6 +236,21 @@ def _improve(search: Search, names: Sequence[str], share: float) -> None:
         below = math.inf if search.best_ticks is None else float(search.best_ticks)
         for schedule, found_by in method(search.instance, search.cost, search.objective, over, below):
             search.offer(replay(search.instance, schedule, cost=search.cost), found_by)
+
+
+def _polish(search: Search) -> None:
+    """Improve the best schedule known, in the time left."""
+    for name, method in improvers(search.objective):
+        if search.done or search.best is None:
+            break
+        left, origin = search.remaining_s, search.found_by
+        until = time.monotonic() + (DEFAULT_IMPROVING_S if left is None else left)
+
+        def over(until: float = until) -> bool:
+            return search.done or time.monotonic() >= until
+
+        for schedule in method(search.best, search.cost, search.objective, over):
+            search.offer(replay(search.instance, schedule, cost=search.cost), f"{origin}, {name}")
 
 
 def _small(instance: Instance) -> bool:

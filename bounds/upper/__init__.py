@@ -11,6 +11,7 @@ from importlib import import_module
 
 from sim.cost.model import CostModel
 from sim.instance import Instance
+from sim.replay import Replay
 from sim.schedule import Schedule
 
 METHODS = ("first_tokens", "ranked", "staggered")
@@ -18,10 +19,21 @@ METHODS = ("first_tokens", "ranked", "staggered")
 LATE = ("walk", "cycles")
 """Tried after them: for them there is always something left to try."""
 
+IMPROVERS = ("windows",)
+"""Files with ``improved(start, cost, objective, until)``, which start from the best schedule known."""
+
 Method = Callable[[Instance, CostModel, str, Callable[[], bool], float], Iterator[tuple[Schedule, str]]]
+
+Improver = Callable[[Replay, CostModel, str, Callable[[], bool]], Iterator[Schedule]]
 
 
 def methods(objective: str, names: Sequence[str] = METHODS) -> list[tuple[str, Method]]:
     """Names and functions of the methods for an objective."""
     modules = [(name, import_module(f"{__name__}.{name}")) for name in names]
     return [(name, module.schedules) for name, module in modules if objective in module.OBJECTIVES]
+
+
+def improvers(objective: str) -> list[tuple[str, Improver]]:
+    """Names and functions of the methods that improve a schedule, for an objective."""
+    modules = [(name, import_module(f"{__name__}.{name}")) for name in IMPROVERS]
+    return [(name, module.improved) for name, module in modules if objective in module.OBJECTIVES]

@@ -68,7 +68,7 @@ def test_online_interval_waits_for_arrivals(tmp_path: Path) -> None:
     """Two hundred requests over two minutes: the makespan cannot end before the last arrival's service."""
     target = tmp_path / "b.json"
     words = ["bound", "--trace", "azure-conv-200", "--kv-capacity", "30000", "--json", str(target), "--quiet",
-             "--time-limit", "10", "--schedulers", "vllm-v1-0.33"]  # fmt: skip
+             "--time-limit", "4", "--schedulers", "vllm-v1-0.33"]  # fmt: skip
     assert main(words) == 0
     data = json.loads(target.read_text())
     assert {b["name"] for b in data["bounds"]} >= {"release", "aggregate"}

@@ -19,7 +19,7 @@ from sim.registry import load, names
 
 QUICK = ("critical_path", "tokens", "memory_area", "sequences", "packing", "aggregate")
 """Bounds that take milliseconds."""
-NOT_UNDER_SWAPPING = ("levels", "circulation")
+NOT_UNDER_SWAPPING = ("levels", "circulation", "histories")
 """Bounds that count on residents to have been filled or kept, which swapping in gets around."""
 
 counted = lru_cache(maxsize=4)(count)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from csp.relaxations.aggregate import Multipliers
 from csp.relaxations.circulation import prove_circulation
+from csp.relaxations.histories import History, history, prove_histories
 from csp.relaxations.load import Load, load_of
 from csp.relaxations.patterns import (
     DECODE,
@@ -243,6 +244,16 @@ def circulation_certificate(load: Load, weights: Weights, potential: list[int], 
             "absent": outside}  # fmt: skip
 
 
+def histories_certificate(
+    load: Load, weights: Weights, seen: History, prices: Ints, potential: Ints
+) -> dict[str, Any]:  # fmt: skip
+    """What `recheck` needs to prove a history bound."""
+    return {"kind": "histories", "lengths": [list(length) for length in load.lengths],
+            "piece_weights": [[str(w) for w in group] for group in weights],
+            "history": [seen.longest, seen.horizon, seen.grid], "prices": prices.tolist(),
+            "potential": potential.tolist()}  # fmt: skip
+
+
 def recheck(name: str, inputs: Mapping[str, Any], instance: Instance, cost: CostModel) -> int | None:
     """What a reported bound proves, recomputed exactly from its inputs; None if they carry no certificate.
 
@@ -264,7 +275,7 @@ def recheck(name: str, inputs: Mapping[str, Any], instance: Instance, cost: Cost
         certificate = inputs.get("certificate")
         if certificate is None:
             return None
-        if certificate["kind"] in ("levels", "circulation"):
+        if certificate["kind"] in ("levels", "circulation", "histories"):
             return _recheck_potentials(certificate, instance, cost)
     except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"malformed certificate: {error!r}") from None
@@ -282,8 +293,19 @@ def _recheck_potentials(certificate: Mapping[str, Any], instance: Instance, cost
     if certificate["kind"] == "circulation":
         sets, absent = ([int(x) for x in certificate[key]] for key in ("sets", "absent"))
         return math.ceil(prove_circulation(coarse, charges(coarse, cost, weights), sets, absent))
+    if certificate["kind"] == "histories":
+        seen = history(*_history_sizes(certificate["history"]))
+        prices, potential = (np.array(certificate[key], np.int64) for key in ("prices", "potential"))
+        return math.ceil(prove_histories(coarse, charges(coarse, cost, weights), seen, prices, potential))
     potentials = Potentials.from_dict(certificate["potentials"])
     return math.ceil(prove(coarse, charges(coarse, cost, weights), potentials))
+
+
+def _history_sizes(given: Sequence[Any]) -> tuple[int, int, int]:
+    longest, horizon, grid = map(int, given)
+    if min(longest, horizon, grid) < 1 or longest * horizon**2 > 10**7 * grid**2:
+        raise ValueError("the history has no sizes, or too large ones")
+    return longest, horizon, grid
 
 
 def dominated(lengths: Sequence[tuple[int, int, int]], given: Sequence[tuple[int, int, int]]) -> bool:

@@ -20,7 +20,7 @@ from sim.replay import Rules, SwapLink
 from tests.bounds.test_lower_validity import cases
 
 Inputs = dict[str, Any]
-PROGRAMS = ("configuration", "levels", "circulation")
+PROGRAMS = ("configuration", "levels", "circulation", "histories")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,20 @@ def no_convex_combination(inputs: Inputs) -> None:
     inputs["certificate"]["piece_weights"][0] = ["11/10"]
 
 
+def dearer_memory(inputs: Inputs) -> None:
+    """Every price of memory raised: batches no longer pay for it."""
+    certificate = inputs["certificate"]
+    certificate["prices"] = [[price * 3 // 2 for price in row] for row in certificate["prices"]]
+
+
+def free_memory(inputs: Inputs) -> None:
+    inputs["certificate"]["prices"] = [[0 for _ in row] for row in inputs["certificate"]["prices"]]
+
+
+def history_forgotten(inputs: Inputs) -> None:
+    inputs["certificate"]["history"][1] = 1
+
+
 def heavier_weights(inputs: Inputs) -> None:
     """One size counts a hundredfold, so that hardly anything else fits beside it."""
     weights = inputs["certificate"]["weights"]
@@ -100,6 +114,8 @@ def wrong_kind(inputs: Inputs) -> None:
 POTENTIALS = [first_potential, levels_dropped, everything_flat, longer_requests, more_requests, no_convex_combination,
               wrong_kind]  # fmt: skip
 TAMPERED = [(name, change) for name in ("levels", "circulation") for change in POTENTIALS]
+TAMPERED += [("histories", change) for change in (dearer_memory, free_memory, history_forgotten, longer_requests,
+                                                  more_requests, no_convex_combination, wrong_kind)]  # fmt: skip
 TAMPERED += [("configuration", change) for change in (heavier_weights, weight_of_no_token, wrong_kind)]
 
 
@@ -144,7 +160,7 @@ def test_changed_numbers_never_prove_more_than_the_optimum(name: str, monkeypatc
             for _ in range(6):
                 inputs = json.loads(json.dumps(found.inputs))
                 certificate = inputs["certificate"]
-                for key in ("sets", "absent"):
+                for key in ("sets", "absent", "prices", "potential"):
                     if key in certificate:
                         certificate[key] = noise(certificate[key], rng)
                 if "weights" in certificate:

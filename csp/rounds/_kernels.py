@@ -11,24 +11,25 @@ from csp.search._jit import compiled
 
 
 @compiled
-def earliest_fit(order: Any, inputs: Any, outputs: Any, memory: int, used: Any, starts: Any) -> int:
+def earliest_fit(order: Any, delays: Any, inputs: Any, outputs: Any, memory: int, used: Any, starts: Any) -> int:
     """Start each request of an order as early as it fits beside those before it; the sum of completion rounds.
 
-    ``used`` is overwritten with the KVs per round, ``starts`` with the rounds before which each request starts.
+    A request with a delay looks again from that many rounds after the earliest. ``used`` is overwritten with the KVs
+    per round, ``starts`` with the rounds before which each request starts.
     """
     used[:] = 0
     total = 0
     for i in order:
         size, length = inputs[i], outputs[i]
-        t = 0
-        k = length
+        t, k, delay = 0, length, delays[i]
         while k > 0:
             oldest = memory - used[t + k] - size + 1
             if oldest >= k:
                 k -= 1
-                continue
-            t = t + k - max(0, oldest)
-            k = length
+            else:
+                t, k = t + k - max(0, oldest), length
+            if k == 0 and delay > 0:
+                t, k, delay = t + delay, length, 0
         for k in range(1, length + 1):
             used[t + k] += size + k - 1
         starts[i] = t
@@ -38,19 +39,37 @@ def earliest_fit(order: Any, inputs: Any, outputs: Any, memory: int, used: Any, 
 
 @compiled
 def anneal(
-    order: Any, inputs: Any, outputs: Any, memory: int, used: Any, steps: int, hot: float, cold: float, random: Any
+    order: Any,
+    delays: Any,
+    inputs: Any,
+    outputs: Any,
+    memory: int,
+    used: Any,
+    steps: int,
+    hot: float,
+    cold: float,
+    delaying: float,
+    most_delay: int,
+    random: Any,
 ) -> Any:
-    """Simulated annealing over orders: swaps and moves of one request; the best total and its order."""
+    """Simulated annealing over orders and delays; the best total, its order and delays.
+
+    A step swaps two requests, moves one, or, with the probability ``delaying``, changes one delay.
+    """  # fmt: skip
     n = len(order)
     starts = np.zeros(n, np.int64)
-    now = order.copy()
-    value = earliest_fit(now, inputs, outputs, memory, used, starts)
-    best, best_order = value, now.copy()
+    now, wait = order.copy(), delays.copy()
+    value = earliest_fit(now, wait, inputs, outputs, memory, used, starts)
+    best, best_order, best_delays = value, now.copy(), wait.copy()
     for step in range(steps):
         heat = hot * (cold / hot) ** (step / steps)
         a, b = random.integers(0, n), random.integers(0, n)
         tried = now.copy()
-        if random.random() < 0.5:
+        before = wait[a]
+        if random.random() < delaying:
+            later = before + 1 + int(random.exponential(2.0))
+            wait[a] = min(most_delay, later) if before == 0 or random.random() < 0.3 else before // 2
+        elif random.random() < 0.5:
             tried[a], tried[b] = now[b], now[a]
         elif a < b:
             tried[a:b] = now[a + 1 : b + 1]
@@ -58,12 +77,14 @@ def anneal(
         else:
             tried[b + 1 : a + 1] = now[b:a]
             tried[b] = now[a]
-        other = earliest_fit(tried, inputs, outputs, memory, used, starts)
+        other = earliest_fit(tried, wait, inputs, outputs, memory, used, starts)
         if other <= value or random.random() < np.exp((value - other) / heat):
             now, value = tried, other
             if value < best:
-                best, best_order = value, now.copy()
-    return best, best_order
+                best, best_order, best_delays = value, now.copy(), wait.copy()
+        else:
+            wait[a] = before
+    return best, best_order, best_delays
 
 
 @compiled

@@ -57,11 +57,10 @@ def run(problem: Problem, control: Control) -> Answer:
             return 1.0
         return 0.0 if left is None else ((time.monotonic() - began) / max(left, 1e-9) - first) / (last - first)
 
-    best, order = improve(
+    best, starts = improve(
         requests, memory, order, runs=_RUNS if left is None else _MOST_STEPS, seed=control.seed,
-        stopped=lambda: share(0, _SEARCH_SHARE) >= 1, found=lambda total, order: control.report(worth(total), None),
+        stopped=lambda: share(0, _SEARCH_SHARE) >= 1, found=lambda total: control.report(worth(total), None),
     )  # fmt: skip
-    _, starts = start_rounds(requests, memory, order)
     last = max(start + o for start, (_, o) in zip(starts, requests, strict=True))
     bound = _bound(requests, memory, last + last // 20 + 1, best, _STEPS if left is None else _MOST_STEPS,
                    lambda: share(_SEARCH_SHARE, 1))  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -107,13 +107,29 @@ def random_prices(shape: tuple[int, int], parts: int, seed: int) -> Any:
     return (random.random(shape) * random.choice([0, 0.02, 0.3, 2], shape) * parts).astype(np.int64)
 
 
+def held(requests: list[tuple[int, int]], starts: list[int]) -> list[int]:
+    """KVs in every round."""
+    last = max(start + o for start, (_, o) in zip(starts, requests, strict=True))
+    return [sum(i + j - start for start, (i, o) in zip(starts, requests, strict=True) if 0 <= j - start < o)
+            for j in range(last)]  # fmt: skip
+
+
+def test_no_order_alone_is_optimal_where_waiting_helps() -> None:
+    requests, memory = [(1, 3), (1, 6), (2, 6), (2, 3)], 7
+    assert min(start_rounds(requests, memory, order)[0] for order in permutations(range(4))) == 29
+    found, starts = improve(requests, memory, range(4), runs=4, seed=0)
+    instance = Instance(tuple(Request(i, o) for i, o in requests), memory, cost_model="unit")
+    assert found == total_and_pairs(instance)[0] == 28 and max(held(requests, starts)) <= memory
+
+
 @given(rounds(5), st.integers(0, 9))
 @examples(60)
 def test_bounds_search_and_local_search_bracket(instance: Instance, seed: int) -> None:
     total, requests = total_and_pairs(instance)
     memory = instance.kv_capacity_tokens
-    found, order = improve(requests, memory, range(len(requests)), runs=1, seed=seed)
-    assert start_rounds(requests, memory, order)[0] == found >= total
+    found, starts = improve(requests, memory, range(len(requests)), runs=2, seed=seed)
+    assert sum(start + o for start, (_, o) in zip(starts, requests, strict=True)) == found >= total
+    assert max(held(requests, starts)) <= memory
     for last in (1, 4, 20):
         assert lower_bound(Relaxation(requests, memory, last), steps=60) <= total
         assert (states.lower_bound(requests, memory, last, found, steps=60) or 0) <= total

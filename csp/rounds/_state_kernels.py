@@ -67,7 +67,7 @@ def dearest_state(
     most = 0
     for r in range(longest.max() - 1, -1, -1):
         for c in range(1, most + 1):
-            for w in range(memory + 1 - c):
+            for w in range(c * (smallest + r), memory + 1 - c):
                 room[c, w] = room[c, w + c]
             room[c, memory + 1 - c :] = _IMPOSSIBLE
         taken[r, : most + 1] = -1
@@ -78,7 +78,7 @@ def dearest_state(
             gain, peak = price[offset[p] + r], peaks[p]
             for _ in range(min(copies[offset[p] + r], memory // peak)):
                 for c in range(min(most, limit - 1), -1, -1):
-                    for w in range(memory - peak + 1):
+                    for w in range(c * (smallest + r), memory - peak + 1):
                         value = room[c, w] + gain
                         if value > 0 and value > room[c + 1, w + peak]:
                             if c == most:

@@ -26,7 +26,7 @@ MAX_REQUESTS = 1000
 _RUNS, _STEPS = 30, 1000
 """Annealing runs and steps of the bound if there is no time limit; else each gets a share of the time."""
 _MOST_STEPS = 20_000
-_SEARCH_SHARE = 0.5
+_SEARCH_SHARE = 0.35
 """Of the time, for the local search."""
 
 

@@ -23,9 +23,14 @@ from sim.instance import Instance
 
 OBJECTIVES = ("makespan",)
 MOST_ROWS = 21_000
-"""Of the program; it takes 20 to 40 s then."""
-ROWS_PER_ROOT_SECOND = 2_500
+"""Of the program; it takes half a minute then."""
+ROWS_PER_ROOT_SECOND = 3_300
 """Of the time limit: fewer rows where there is less time."""
+FEW_FIT, ROWS_WHERE_FEW_FIT = 8, 3_000
+"""Up to so many requests at their peaks in memory `levels` is stronger, and only small programs are tried; so are they
+where a batch with fills costs little more than one without."""
+LEAST_FILL_CHARGE = 0.25
+"""Of a batch, in units of its least cost."""
 MOST_TYPES = 6
 DEFAULT_TIME_LIMIT_S = 60.0
 
@@ -42,7 +47,10 @@ def bound(
     weights = additive_weights(load, cost)
     charge = charges(load, cost, weights)
     limit = time_limit_s or DEFAULT_TIME_LIMIT_S
-    seen = history_of(load, min(MOST_ROWS, ROWS_PER_ROOT_SECOND * math.sqrt(limit)))
+    peak = min(-(-(i + o - 1) // load.block_size) for i, o, _ in load.lengths)
+    matters = load.kv_blocks // peak > FEW_FIT and charge.prefill_batch >= LEAST_FILL_CHARGE * charge.least
+    most_rows = MOST_ROWS if matters else ROWS_WHERE_FEW_FIT
+    seen = history_of(load, min(most_rows, ROWS_PER_ROOT_SECOND * math.sqrt(limit)))
     if seen is None or charge.least <= 0:
         return None
     program = Program(load, charge, seen)

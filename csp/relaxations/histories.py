@@ -79,8 +79,8 @@ def history(longest: int, horizon: int, grid: int) -> History:
     --------
     >>> history(1, 1, 1).after.tolist()
     [[0], [0], [0]]
-    >>> len(history(33, 40, 6))
-    593
+    >>> len(history(28, 39, 6))
+    505
     """
     first: State = (longest,)
     number: dict[State, int] = {first: 0}
@@ -119,11 +119,11 @@ def history_of(load: Load, most_rows: float) -> History | None:
     longest = max(o for _, o, _ in load.lengths)
     per_state = 4 + sum(o - 1 for _, o, _ in load.lengths)
     for grid in range(1, max(1, longest // 3) + 1):
-        # Of each pair of distances on the grid, about half fit within the horizon.
-        horizon = longest + -(-longest // 4)
+        # Somewhat beyond an output, since requests that hold stay longer.
+        horizon = longest + longest // 5 + 1
         if horizon**3 / (6 * grid * grid) * per_state > 2 * most_rows:
             continue
-        found = history(longest + 1, horizon, grid)
+        found = history(longest - longest // 8, horizon, grid)
         if len(found) * per_state <= most_rows:
             return found
     return None

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from bounds.upper._windows import Places, Prices
 
 OBJECTIVES = ("makespan",)
-_HOT, _COLD = (3.0, 10.0, 1.0), 0.1
+_HOT, _COLD = (1.0, 3.0), 0.1
 """First temperatures of a pass, and the last as a share of the first; in flags of a batch that prefills."""
-_SLOPES = (-1.0, 1.0, -0.3, 0.3)
-"""Price of memory at its dear end (the first batch if below 0) in what memory is worth; at the other end it is 0."""
+_SLOPES = (1.0, -1.0, 0.3, -0.3)
+"""Price of memory at its dear end (the first batch if below 0) in what memory is worth; at the other end it is 0.
+Taken in turn."""
 _MOST_OUT = (6, 10)
 _MOVES_PER_REQUEST, _PASSES = 10, 10
 _NEAR = 2.0
@@ -52,12 +53,13 @@ def improved(
     if not applies(start.instance, cost) or any(not (run.decode or run.fills) for run in runs_of(start)):
         return
     random = np.random.default_rng(seed)
-    best, in_vain = start, 0
+    best, in_vain, number = start, 0, 0
     while in_vain < _IN_VAIN and not until():
         windows = Windows(best, cost)
         if not len(windows.free):
             return
-        windows.round(random, until)
+        windows.round(_SLOPES[number % len(_SLOPES)], random, until)
+        number += 1
         try:
             made = replay(start.instance, windows.schedule(), cost=cost)
         except RuleError:  # an eviction put off to where its request is filled again
@@ -127,13 +129,13 @@ class Windows:
             decodes[start:stop] += 1
             tokens[start:stop] += 1
 
-    def round(self, random: np.random.Generator, until: Callable[[], bool]) -> None:
+    def round(self, slope: float, random: np.random.Generator, until: Callable[[], bool]) -> None:
         """Anneal from hot to cold."""
         from bounds.upper import _windows as kernel
 
         places, n = self.places, len(self.free)
         hot, most = float(random.choice(_HOT)) * self.flags[1], int(random.choice(_MOST_OUT))
-        prices = self._prices(float(random.choice(_SLOPES)))
+        prices = self._prices(slope)
         for i in self.free.tolist():
             kernel.put(i, 1, places, self.sums, self.limits, prices)
         span = float((places.decode + places.outputs - places.fill)[self.free].mean())

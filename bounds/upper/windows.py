@@ -1,4 +1,4 @@
-"""Window re-optimisation: a good schedule made better, one window of batches after the other.
+"""Window re-optimisation: a good schedule made better, one window of batches after the other (makespan).
 
 Some requests that are filled near each other are taken out, and each is put back at its cheapest place within a window
 around them, everything else staying as it is (`bounds.upper._windows`): a window begins and ends in the same states as
@@ -6,19 +6,22 @@ before. Whether the new window is kept is decided as in simulated annealing, by 
 that prefill, and by a price on memory that rises towards one end of the schedule: requests drift to the other end, and
 batches at the dear end run empty.
 
-Under an additive cost and without preemption nothing else varies, since what entries cost does not hang on their batch.
-Requests that are preempted, filled in chunks or hold between decode steps stay where they are.
+Two kinds of windows take turns, each until it gains nothing more. *Plain* ones move whole requests, and nobody who is
+preempted, filled in chunks or held between decode steps: under an additive cost only flags vary, and a window may span
+thousands of batches. *Preempting* ones are short and open each request's way between the state it enters the window in
+and the state it leaves it in: filled, held, decoded or evicted as is cheapest (`csp.search._between`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bounds.upper._events import Events, occupied, read, runs_of, write
+from bounds.upper._preempting import Preempting
 from sim.cost.model import CostModel
 from sim.instance import Instance
 from sim.replay import Replay, RuleError, replay
@@ -34,7 +37,7 @@ _SLOPES = (1.0, -1.0, 0.3, -0.3)
 """Price of memory at its dear end (the first batch if below 0) in what memory is worth; at the other end it is 0.
 Taken in turn."""
 _MOST_OUT = (6, 10)
-_MOVES_PER_REQUEST, _PASSES = 10, 10
+_MOVES_PER_REQUEST, _PASSES = 3, 33
 _NEAR = 2.0
 """Requests are near each other if no more than so many times those that run at once are filled between them."""
 _IN_VAIN, _WORTH = 8, 1e-4
@@ -53,27 +56,43 @@ def improved(
     if not applies(start.instance, cost) or any(not (run.decode or run.fills) for run in runs_of(start)):
         return
     random = np.random.default_rng(seed)
-    best, in_vain, number = start, 0, 0
-    while in_vain < _IN_VAIN and not until():
-        windows = Windows(best, cost)
-        if not len(windows.free):
+    best = start
+    kinds: tuple[Kind, ...] = (Plain, Preempting)
+    for kind in cycle(kinds):
+        before = best.makespan_ticks
+        for better in _rounds(kind, best, cost, random, until):
+            best = better
+            yield best.schedule
+        if until() or (kind is Preempting and best.makespan_ticks > (1 - _WORTH) * before):
             return
-        windows.round(_SLOPES[number % len(_SLOPES)], random, until)
-        number += 1
-        try:
-            made = replay(start.instance, windows.schedule(), cost=cost)
-        except RuleError:  # an eviction put off to where its request is filled again
-            in_vain += 1
-            continue
+
+
+def _rounds(
+    kind: Kind, best: Replay, cost: CostModel, random: np.random.Generator, until: Callable[[], bool]
+) -> Iterator[Replay]:  # fmt: skip
+    """Better schedules, replayed, by windows of one kind, until too many rounds are in vain."""
+    in_vain = 0
+    for slope in cycle(_SLOPES):
+        if in_vain >= _IN_VAIN or until():
+            return
+        windows = kind(best, cost)
+        if not windows.applies:
+            return
+        windows.round(slope, random, until)
         in_vain += 1
+        try:
+            made = replay(best.instance, windows.schedule(), cost=cost)
+        except RuleError:  # an eviction put off to where its request is filled again
+            continue
         if made.makespan_ticks < best.makespan_ticks:
-            in_vain = 0 if made.makespan_ticks < (1 - _WORTH) * best.makespan_ticks else in_vain
+            if made.makespan_ticks < (1 - _WORTH) * best.makespan_ticks:
+                in_vain = 0
             best = made
-            yield made.schedule
+            yield best
 
 
-class Windows:
-    """A schedule as places of requests that may move (`free`), and sums over all requests per batch."""
+class Plain:
+    """Windows without preemption: places of those that may move (`free`), and sums over all requests per batch."""
 
     def __init__(self, start: Replay, cost: CostModel) -> None:
         from bounds.upper._windows import Limits, Sums
@@ -85,6 +104,9 @@ class Windows:
         n = len(instance.requests)
         self.limits = Limits(instance.kv_blocks, instance.block_size, instance.token_budget, instance.max_num_seqs or n)
         self.free = np.flatnonzero([self._plain(i) for i in range(n)])
+        self.applies = len(self.free) > 0
+        if not self.applies:
+            return
         self.places = self._places(start)
         self.sums = Sums(*(np.zeros(self.batches, np.int64) for _ in range(4)))
         for i in sorted(set(range(n)) - set(self.free.tolist())):
@@ -170,3 +192,6 @@ class Windows:
             self.events[i] = Events([(fill[i], self.instance.requests[i].input_tokens)],
                                     [(decode[i], decode[i] + steps)] if steps else [])  # fmt: skip
         return write(self.events, self.batches)
+
+
+Kind = type[Plain] | type[Preempting]

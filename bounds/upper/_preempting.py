@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 MOST_CELLS = 30_000_000
 """Requests times batches, and requests times output tokens, up to which it is tried."""
 _HOT, _COLD = (0.1, 0.3, 1.0), 0.1
-"""First temperature, and the last as a share of the first; in flags of a batch that prefills."""
+"""First temperature of a round, in flags of a batch, taken in turn; the last as a share of it."""
+_SLOPES = (1.0, -1.0, 0.3, -0.3)
+"""As in `bounds.upper.windows`."""
 _WIDEST, _MOST_OUT = 64, 6
 _MOVES_PER_BATCH, _PASSES = 1, 40
 _SPARE = 64
@@ -63,19 +65,20 @@ class Preempting:
             row[marks[-1][0]] = marks[-1][1]
         return kernel.Grid(action, *(np.zeros(self.batches, np.int64) for _ in range(4)))
 
-    def round(self, slope: float, random: np.random.Generator, until: Callable[[], bool]) -> None:
+    def round(self, number: int, random: np.random.Generator, until: Callable[[], bool]) -> None:
         """Anneal from hot to cold."""
         from csp.search import _between as kernel
         from csp.search._ruin import DECODES, FILLS, recount
 
         recount(self.grid, self.rates)
+        slope = _SLOPES[number % len(_SLOPES)]
         action = self.grid.action
         worked = (action == FILLS) | (action == DECODES)
         span = kernel.Span(worked.argmax(axis=1), self.batches - 1 - worked[:, ::-1].argmax(axis=1))
         flag = float(self.rates.batch + self.rates.prefill_batch)
         worth = float(self.rates.batch + self.rates.decode_batch) / self.rates.capacity
         base, rise = worth * max(0.0, -slope), worth * slope / self.batches
-        heats = float(random.choice(_HOT)) * flag * _COLD ** (np.arange(_PASSES + 1) / _PASSES)
+        heats = _HOT[number % len(_HOT)] * flag * _COLD ** (np.arange(_PASSES + 1) / _PASSES)
         best_action = action.copy()
         now = best = 0.0
         for first, last in pairwise(heats):

@@ -15,7 +15,7 @@ and the state it leaves it in: filled, held, decoded or evicted as is cheapest (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import cycle, pairwise
+from itertools import count, cycle, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from bounds.upper._windows import Places, Prices
 
 OBJECTIVES = ("makespan",)
-_HOT, _COLD = (1.0, 3.0), 0.1
-"""First temperatures of a pass, and the last as a share of the first; in flags of a batch that prefills."""
+_HOT, _COLD = (0.3, 1.0, 3.0), 0.1
+"""First temperature of a round, in flags of a batch that prefills, taken in turn; the last as a share of it."""
 _SLOPES = (1.0, -1.0, 0.3, -0.3)
 """Price of memory at its dear end (the first batch if below 0) in what memory is worth; at the other end it is 0.
 Taken in turn."""
 _MOST_OUT = (6, 10)
-_MOVES_PER_REQUEST, _PASSES = 3, 33
+_MOVES_PER_REQUEST, _PASSES = 100, 32
+_MOST_MOVES = 5_000
+"""Of one pass: between passes it is asked whether time is over."""
 _NEAR = 2.0
 """Requests are near each other if no more than so many times those that run at once are filled between them."""
 _IN_VAIN, _WORTH = 8, 1e-4
@@ -72,13 +74,13 @@ def _rounds(
 ) -> Iterator[Replay]:  # fmt: skip
     """Better schedules, replayed, by windows of one kind, until too many rounds are in vain."""
     in_vain = 0
-    for slope in cycle(_SLOPES):
+    for number in count():
         if in_vain >= _IN_VAIN or until():
             return
         windows = kind(best, cost)
         if not windows.applies:
             return
-        windows.round(slope, random, until)
+        windows.round(number, random, until)
         in_vain += 1
         try:
             made = replay(best.instance, windows.schedule(), cost=cost)
@@ -151,25 +153,27 @@ class Plain:
             decodes[start:stop] += 1
             tokens[start:stop] += 1
 
-    def round(self, slope: float, random: np.random.Generator, until: Callable[[], bool]) -> None:
+    def round(self, number: int, random: np.random.Generator, until: Callable[[], bool]) -> None:
         """Anneal from hot to cold."""
         from bounds.upper import _windows as kernel
 
         places, n = self.places, len(self.free)
-        hot, most = float(random.choice(_HOT)) * self.flags[1], int(random.choice(_MOST_OUT))
-        prices = self._prices(slope)
+        hot, most = _HOT[number % len(_HOT)] * self.flags[1], int(random.choice(_MOST_OUT))
+        prices = self._prices(_SLOPES[number % len(_SLOPES)])
         for i in self.free.tolist():
             kernel.put(i, 1, places, self.sums, self.limits, prices)
         span = float((places.decode + places.outputs - places.fill)[self.free].mean())
         wide = int(min(n, max(4, _NEAR * n * span / self.batches)))
         reach = int(2 * span) + 8
-        heats = hot * _COLD ** (np.arange(_PASSES + 1) / _PASSES)
+        moves = _MOVES_PER_REQUEST * n
+        passes = max(_PASSES, moves // _MOST_MOVES)
+        heats = hot * _COLD ** (np.arange(passes + 1) / passes)
         now = best = 0.0
         fill, decode = places.fill.copy(), places.decode.copy()
         for first, last in pairwise(heats):
             order = self.free[np.argsort(places.fill[self.free], kind="stable")]
             now, best = kernel.anneal(
-                order, places, self.sums, self.limits, prices, _MOVES_PER_REQUEST * n, first, last, most, wide, reach,
+                order, places, self.sums, self.limits, prices, moves // passes, first, last, most, wide, reach,
                 now, best, fill, decode, random,
             )  # fmt: skip
             if until():

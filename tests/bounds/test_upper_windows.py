@@ -79,7 +79,7 @@ def test_better_and_accepted() -> None:
 def passes(windows: Plain | Preempting, number: int, seed: int = 0) -> Replay:
     """The schedule after one round of so many passes."""
     left = iter([False] * (number - 1))
-    windows.round(1.0, np.random.default_rng(seed), lambda: next(left, True))
+    windows.round(0, np.random.default_rng(seed), lambda: next(left, True))
     return replay(windows.instance, windows.schedule(), cost=LINEAR)
 
 

@@ -22,6 +22,8 @@ import numpy as np
 _SCALE = 2**24
 """Prices are rounded to this many parts of a unit for the exact bound."""
 _MOST_Q = 3
+_MOST_WORK = 3 * 10**6
+"""Operations of a step; where all crowding rows take more, evenly spread ones are used."""
 _STEPS_AT_ONCE = 10
 _RATE, _LAST_RATE = 0.02, 0.0002
 """First and last step, in rounds per request: of what all prices of a round can come to."""
@@ -68,7 +70,9 @@ class Relaxation:
                 if self.counts[age > 0].sum() > q:
                     ages.append(age)
                     right.append(q)
-        self.first_age, self.right = np.array(ages), np.array(right, np.int64)
+        every = -(-len(ages) * len(types) * self.rounds // _MOST_WORK)
+        self.first_age = np.array(ages[:1] + ages[1::every])
+        self.right = np.array(right[:1] + right[1::every], np.int64)
 
     def value(self, row_prices: Any) -> int:
         """The bound that integer prices (in parts of `_SCALE`) prove, rounded up to a whole total.

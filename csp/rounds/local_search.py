@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-_STEPS_AT_ONCE = 20_000
+_STEPS_AT_ONCE, _PLACED_AT_ONCE = 20_000, 2_000_000
+"""Steps of an annealing run, and requests placed in one, at most."""
 _MOST_DELAY = 12
 _DELAYING = 0.3
 """Of the steps of every other run."""
@@ -61,13 +62,13 @@ def improve(
     generator = np.random.default_rng(seed)
     best_order, best_delays = np.array(order, np.int64), np.zeros(n, np.int64)
     best, _ = start_rounds(requests, memory, order)
-    hot = max(2.0, best / n / 10)
+    hot, steps = max(2.0, best / n / 10), min(_STEPS_AT_ONCE, _PLACED_AT_ONCE // n)
     for run in range(runs):
         if stopped():
             break
         heat, delaying = (hot, 0.0) if run % 2 == 0 else (hot / 4, _DELAYING)
-        total, tried, delays = anneal(best_order, best_delays, inputs, outputs, memory, used, _STEPS_AT_ONCE, heat,
-                                      0.5, delaying, _MOST_DELAY, generator)  # fmt: skip
+        total, tried, delays = anneal(best_order, best_delays, inputs, outputs, memory, used, steps, heat, 0.5,
+                                      delaying, _MOST_DELAY, generator)  # fmt: skip
         if total < best:
             best, best_order, best_delays = int(total), tried, delays
             found(best)

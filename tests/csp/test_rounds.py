@@ -178,6 +178,20 @@ def test_a_bound_of_states_with_one_kv_less_is_caught() -> None:
     assert right == total < wrong
 
 
+def test_backend_proves_a_small_optimum() -> None:
+    instance = Instance((Request(2, 3), Request(2, 3), Request(1, 2), Request(3, 2)), 8, cost_model="unit")
+    result = solve(instance, objective="mean_completion", solver="rounds", rules=RULES, formulation="starts")
+    expected = optimum(instance, MEAN, limits=LIMITS)
+    assert expected is not None and (result.status, result.objective_ticks) == ("OPTIMAL", expected.value)
+
+
+def test_backend_takes_rows_where_states_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "_MOST_WORK", 0)
+    instance = Instance(tuple(Request(1 + i % 3, 2 + i % 5) for i in range(12)), 12, cost_model="unit")
+    result = solve(instance, objective="mean_completion", solver="rounds", rules=RULES)
+    assert result.lower_bound_source == "rounds" and 0 < result.gap < 0.4
+
+
 def test_backend_improves_on_mc_sf_and_says_what_it_proves() -> None:
     requests = tuple(Request(1 + i % 5, 1 + 7 * i % 23) for i in range(24))
     instance = Instance(requests, 30, cost_model="unit")

@@ -163,8 +163,9 @@ def find_interval(
     simulations = _simulate(search, schedulers)
     _improve(search, METHODS, _IMPROVING_SHARE)
     solvable = _small(instance) and not any(map(_has_empty_batches, simulations))
-    polished = not solvable and objective in windows.OBJECTIVES and windows.applies(instance, search.cost)
-    late = polished or (objective in cycles.OBJECTIVES and cycles.applies(instance))
+    cyclic = objective in cycles.OBJECTIVES and cycles.applies(instance)  # of little use: windows of equal requests
+    polished = not (solvable or cyclic) and objective in windows.OBJECTIVES and windows.applies(instance, search.cost)
+    late = polished or cyclic
     _bound_slowly(search, _SMALL_SHARE if solvable else 1.0 - _LATE_SHARE if late else 1.0)
     _improve(search, LATE, _SMALL_SHARE if solvable else _POLISHED_SHARE if polished else 1.0)
     if not solvable:

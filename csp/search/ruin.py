@@ -74,7 +74,7 @@ def improved(
 def rates_of(space: Space) -> Rates:
     """What requests cost and occupy, in the order of the space."""
     from csp.search._ruin import Rates
-    from csp.waves.tree import costs_of
+    from csp.waves.costs import costs_of
 
     costs, instance = costs_of(space), space.instance
     requests = [instance.requests[i] for i in space.order]

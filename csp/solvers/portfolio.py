@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
@@ -26,7 +27,7 @@ from csp.search.space import Space, build_space
 from csp.solvers import Answer, Control, Problem
 from csp.waves.tree import Tree, applies
 from sim.errors import InputError
-from sim.replay import replay
+from sim.replay import RuleError, replay
 from sim.schedule import Schedule
 
 _POLL_S = 0.02
@@ -36,7 +37,7 @@ _FEW_STATES = 10**12
 _PATIENCE_S = 30.0
 """How long it has two threads' time to itself then."""
 _STALE = 60
-"""Passes of the local search without improvement after which it rests where a proof still runs."""
+"""Passes of the local search without improvement after which it helps with the tree, or rests."""
 _WIDEST = 32
 _FIRST_PASSES = 8
 _SHARE = 0.1
@@ -85,9 +86,9 @@ def _with_schedule(problem: Problem, space: Space, best: Incumbent, control: Con
 
 def _find(
     problem: Problem, space: Space, best: Incumbent, stopped: Callable[[], bool], *, passes: int | None = None,
-    resting: Callable[[], bool] = lambda: False,
+    stale_passes: float = math.inf, seed: int = 0,
 ) -> None:  # fmt: skip
-    """Beams, then the local search until it is told to stop, or stale while ``resting`` says that it may end."""
+    """Beams, then the local search until it is told to stop or has found nothing for some passes."""
     for schedule, value in schedules(space, lambda: best.value_ticks, stopped=stopped, widest=_WIDEST):
         best.offer(schedule, value)
     known, stale = best.value_ticks, 0
@@ -99,9 +100,10 @@ def _find(
         return best.schedule
 
     def enough() -> bool:
-        return stopped() or (stale > _STALE and resting())
+        return stopped() or stale > stale_passes
 
-    for schedule, value in improved(space, start, problem.cost, problem.rules, stopped=enough, passes=passes):
+    for schedule, value in improved(space, start, problem.cost, problem.rules, seed=seed, stopped=enough,
+                                    passes=passes):  # fmt: skip
         best.offer(schedule, value)
 
 
@@ -114,6 +116,7 @@ class _Portfolio:
     best: Incumbent
     control: Control
     found: Found | None = None
+    tree: Tree | None = None
     tree_bound: int = 0
     over: threading.Event = field(default_factory=threading.Event)
     errors: list[BaseException] = field(default_factory=list)
@@ -170,18 +173,33 @@ class _Portfolio:
         while self.few and not self._stopped() and not self.searched.is_set() and time.monotonic() < late:
             self.searched.wait(_POLL_S)
         if applies(self.space):
-            tree = Tree(self.space, lambda: self.best.value_ticks)
-            while not tree.done and not self._stopped():
-                tree.step()
-                if tree.lower_bound_ticks > self.tree_bound:
-                    self.tree_bound = tree.lower_bound_ticks
-                    self.control.report(None, self.tree_bound)
-            if self.best.value_ticks is not None and self.tree_bound >= self.best.value_ticks:
-                self.over.set()
+            self.tree = Tree(self.space, lambda: self.best.value_ticks, self._offer)
+            self._grow(self.tree)
+
+    def _grow(self, tree: Tree) -> None:
+        """Raise the tree's bound as long as it can be."""
+        while not tree.done and not self._stopped():
+            tree.step()
+            if tree.lower_bound_ticks > self.tree_bound:
+                self.tree_bound = tree.lower_bound_ticks
+                self.control.report(None, self.tree_bound)
+        if self.best.value_ticks is not None and self.tree_bound >= self.best.value_ticks:
+            self.over.set()
+
+    def _offer(self, schedule: Schedule) -> None:
+        """Take a schedule that may break the token budget or the number of slots."""
+        problem = self.problem
+        with suppress(RuleError):
+            value = replay(problem.instance, schedule, rules=problem.rules, cost=problem.cost).makespan_ticks
+            self.best.offer(schedule, value)
 
     def _improve(self) -> None:
-        _find(self.problem, self.space, self.best, self._stopped,
-              resting=lambda: self.few or self.control.deadline is None)  # fmt: skip
+        """Look for schedules; once stale, help with the tree, and go on where that has ended without proof."""
+        _find(self.problem, self.space, self.best, self._stopped, stale_passes=_STALE)
+        if self.tree is not None:
+            self._grow(self.tree)
+        if not self.few and self.control.deadline is not None:
+            _find(self.problem, self.space, self.best, self._stopped, seed=1)
 
     def _answer(self) -> Answer:
         best, found = self.best, self.found

@@ -6,10 +6,12 @@ be evicted; a shortest path over tokens generated, resident or not), and for any
 
     cost >= sum over batches of (flags - price x M) + sum over requests of its cheapest way, prices included.
 
-A batch that is still open is charged the lesser flag, and each fill in it a share of the rest: shares that add up to at
-most the prefill flag however many requests are filled together (per request and per block filled, by weights of sum 1).
-All of it is computed in whole ticks, so every value is an exact bound. The more batches are decided, the closer it
-comes: with all flags fixed the relaxation is within about 1 % of the optimum where more than a few requests fit.
+The tree fixes, too, how many batches prefill. A batch that is still open is charged the lesser flag, and each fill in
+it a share of a toll, whatever the toll: shares that add up to at most 1 however many requests are filled together (per
+request and per block filled, by weights of sum 1), and the open batches that prefill pay their flags and take in their
+tolls. Decode steps in a batch that prefills are charged shares of their flag in the same way. All of it is computed in
+whole ticks, so every value is an exact bound. With all batches decided, sweeps over states (`csp.waves.sweep`) see what
+prices cannot.
 
 The bounds are for schedules with whole fills, as in the search over states (`csp.search`).
 """

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from csp.solve import solve
 from csp.waves.tree import Node, Tree, applies
 from sim.cost import CostModel, load_cost_model
 from sim.instance import Instance, load_instance
-from sim.replay import PAPER_RULES, Rules, replay
+from sim.replay import PAPER_RULES, BatchRecord, Rules, replay
 from sim.schedule import Schedule
 from tests.csp.test_search import random_cost, random_instance
 from tests.oracle import Limits, optimum
@@ -43,6 +46,45 @@ def test_the_tree_s_bound_never_exceeds_the_optimum(seed: int) -> None:
     assert tree.lower_bound_ticks > 0
 
 
+def kinds_of(records: Sequence[BatchRecord], decides: Callable[[], bool], either: Callable[[], bool]) -> Any:
+    """Kinds of a schedule's batches, some left open; of some that prefill it is left open whether they decode."""
+    from csp.waves import _kernels as kernel
+
+    kind = np.zeros(len(records), np.int8)
+    for t, record in enumerate(records):
+        flags = record.features.prefill_batch, record.features.decode_batch
+        if decides():
+            kind[t] = {(1, 0): kernel.PREFILLS, (0, 1): kernel.DECODES, (1, 1): kernel.BOTH}[flags]
+            kind[t] = kernel.EITHER if flags[0] and either() else kind[t]
+    return kind
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_sweep_of_the_optimum_s_flags_ends_at_the_optimum(seed: int) -> None:
+    """Where neither the token budget nor the number of slots binds; elsewhere it stays below."""
+    instance, cost, rules, space = random_case(seed)
+    best = search_best_first(space)
+    if best.schedule is None or best.value_ticks is None or not applies(space):
+        return
+    records = replay(instance, best.schedule, rules=rules, cost=cost).records
+    random_ = np.random.default_rng(seed)
+    found: list[Schedule] = []
+    tree = Tree(space, lambda: None, found.append)
+    for steps in (1, 30):
+        kind = kinds_of(records, lambda: True, lambda: random_.random() < 0.5)
+        root = tree.root(len(records), 1 + len(records))
+        node = replace(root, decided=len(records), kind=kind, left=0)
+        node.price[:] = random_.integers(0, 1 + best.value_ticks // (len(records) * tree.costs.capacity), len(records))
+        tree.ascend(node, 2**58, steps, 1.0)
+        for most in (2, 20_000):
+            bound = tree.sweep(node, 0, 2**58, most)
+            assert bound <= best.value_ticks
+    roomy = instance.token_budget >= sum(r.peak_kv_tokens for r in instance.requests) and not instance.max_num_seqs
+    if roomy and cost.additive:
+        assert bound == best.value_ticks
+        assert replay(instance, found[-1], rules=rules, cost=cost).makespan_ticks == bound
+
+
 def first_fills(space: Space, schedule: Schedule) -> dict[int, int]:
     """Batch in which each type of one request only is filled first."""
     names = [(r.input_tokens, r.output_tokens) for r in space.instance.requests]
@@ -61,26 +103,22 @@ def test_a_node_of_the_optimum_s_flags_is_bounded_by_it_under_any_prices(seed: i
 
     instance, cost, rules, space = random_case(seed)
     best = search_best_first(space)
-    if best.schedule is None or not applies(space):
+    if best.schedule is None or best.value_ticks is None or not applies(space):
         return
     records = replay(instance, best.schedule, rules=rules, cost=cost).records
     tree, random_ = Tree(space, lambda: None), np.random.default_rng(seed)
     last, types = len(records), len(tree.costs.outputs)
     for _ in range(8):
-        kind = np.zeros(last, np.int8)
-        for t, record in enumerate(records):
-            if random_.random() < 0.5:
-                f = record.features
-                kind[t] = {(1, 0): kernel.PREFILLS, (0, 1): kernel.DECODES, (1, 1): kernel.BOTH}[
-                    f.prefill_batch, f.decode_batch
-                ]
+        kind = kinds_of(records, lambda: random_.random() < 0.5, lambda: random_.random() < 0.5)
+        left = sum(record.features.prefill_batch for t, record in enumerate(records) if kind[t] == kernel.OPEN)
+        toll = random_.integers(0, 1 + 2 * kernel.rest_ticks(tree.costs), 1)
         price = random_.integers(0, 1 + best.value_ticks // (last * tree.costs.capacity), last)
         share = random_.random((last, types + 1)) ** 3
         share /= share.sum(axis=1)[:, None] * (1 + 1e-6)
         window = np.tile(np.array([0, last - 1], np.int16), (types, 1))
         for i, first in first_fills(space, best.schedule).items():
             window[i] = random_.integers(0, first + 1), random_.integers(first, last)
-        node = Node(last, kind, window, price, share.astype(np.float32))
+        node = Node(last, kind, window, price, toll, share.astype(np.float32), left)
         for steps in (1, 40):
             assert tree.ascend(node, 2**58, steps, 0.5) <= best.value_ticks
         assert float(node.share.astype(np.float64).sum(axis=1).max()) < 1 + 1e-6

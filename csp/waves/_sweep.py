@@ -61,7 +61,7 @@ def place(
     for p in range(n):
         h = (h ^ np.uint64(state[p])) * np.uint64(1099511628211)
     h ^= h >> np.uint64(29)
-    at = int(h % np.uint64(room))
+    at: Any = np.int64(h % np.uint64(room))
     while table[at] >= 0:
         other = table[at]
         same = True

@@ -36,7 +36,7 @@ _FEW_STATES = 10**12
 """Up to so many, the search over states is expected to close an instance."""
 _PATIENCE_S = 30.0
 """How long it has two threads' time to itself then."""
-_STALE = 60
+_STALE = 150
 """Passes of the local search without improvement after which it helps with the tree, or rests."""
 _WIDEST = 32
 _FIRST_PASSES = 8

@@ -23,13 +23,12 @@ MOST_BYTES = 2**30
 """Memory for open nodes; beyond it the tree stops with what it has proven."""
 MOST_WORK = 3_000_000
 """States times batches of one evaluation, up to which the tree is any use."""
-_ROOT = 3_000, 1.0
-_CHILD = 50, 1.0
-_LEAF = (300, 2.0), (1_000, 4.0)
-_SPLIT = 300, 0.5
-_LAST_RATE = 0.03
-"""Steps of prices and first rate: at roots, at children, at nodes with all batches decided (one effort after the
-other) and where they are split; last rate. Tuned on het16-00, -02, -03 and -04, valid with any."""
+_ROOT = 3_000, 1.0, 0.01
+_CHILD = 50, 0.3, 0.1
+_LEAF = (300, 2.0, 0.03), (1_000, 4.0, 0.03)
+_SPLIT = 300, 0.5, 0.03
+"""Steps of prices, first and last rate: at roots, at children, at nodes with all batches decided (one effort after the
+other) and where they are split. Tuned on het16-00, -02, -04 and -06, valid with any."""
 _WIDTHS = 2_000, 16_000
 """States per batch in further efforts at nodes with all batches decided."""
 _ALL, _PER_BLOCK = 0.03, 0.969
@@ -200,23 +199,23 @@ class Tree:
         window = np.tile(np.array([0, batches - 1], np.int16), (len(costs.outputs), 1))
         return decided(Node(1, kind, window, price, np.array([rest_ticks(costs)]), share, fills - 1))
 
-    def _improve(self, node: Node, bound: int, upper: int, steps: int, rate: float) -> int:
+    def _improve(self, node: Node, bound: int, upper: int, steps: int, first: float, last: float) -> int:
         """Better prices, and back into the heap unless that rules the node out; the bound."""
-        better = max(bound, self.ascend(node, upper, steps, rate))
+        better = max(bound, self.ascend(node, upper, steps, first, last))
         if better < upper:
             self._push(better, node)
         return better
 
     def ascend(
-        self, node: Node, upper: int, steps: int, rate: float, firsts: npt.NDArray[np.int64] | None = None
+        self, node: Node, upper: int, steps: int, first: float, last: float, firsts: npt.NDArray[np.int64] | None = None
     ) -> int:
         """Improve a node's prices in place; its bound. ``firsts`` counts where types are filled first."""
         from csp.waves._kernels import ascend
 
         share = _normal(node.share)
         firsts = np.zeros((len(node.window), len(node.kind)), np.int64) if firsts is None else firsts
-        bound = ascend(self.costs, node.kind, node.left, node.window, node.price, node.toll, share, upper, steps, rate,
-                       _LAST_RATE, firsts)  # fmt: skip
+        bound = ascend(self.costs, node.kind, node.left, node.window, node.price, node.toll, share, upper, steps, first,
+                       last, firsts)  # fmt: skip
         node.share[:] = share
         return int(bound)
 
@@ -234,7 +233,7 @@ class Tree:
 
     def sweep(self, node: Node, bound: int, upper: int, most: int) -> int:
         """The bound by a sweep (`csp.waves.sweep`); a schedule it finds is offered."""
-        base, share = self.ascend(node, upper, 1, 1.0), _normal(node.share)
+        base, share = self.ascend(node, upper, 1, 1.0, 1.0), _normal(node.share)
         swept = sweep_node(self.space, self.costs, node.kind, node.window, node.price, int(node.toll[0]), share, base,
                            bound, upper, most)  # fmt: skip
         if swept.schedule is not None:

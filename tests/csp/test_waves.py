@@ -75,7 +75,7 @@ def test_a_sweep_of_the_optimum_s_flags_ends_at_the_optimum(seed: int) -> None:
         root = tree.root(len(records), 1 + len(records))
         node = replace(root, decided=len(records), kind=kind, left=0)
         node.price[:] = random_.integers(0, 1 + best.value_ticks // (len(records) * tree.costs.capacity), len(records))
-        tree.ascend(node, 2**58, steps, 1.0)
+        tree.ascend(node, 2**58, steps, 1.0, 0.1)
         for most in (2, 20_000):
             bound = tree.sweep(node, 0, 2**58, most)
             assert bound <= best.value_ticks
@@ -120,7 +120,7 @@ def test_a_node_of_the_optimum_s_flags_is_bounded_by_it_under_any_prices(seed: i
             window[i] = random_.integers(0, first + 1), random_.integers(first, last)
         node = Node(last, kind, window, price, toll, share.astype(np.float32), left)
         for steps in (1, 40):
-            assert tree.ascend(node, 2**58, steps, 0.5) <= best.value_ticks
+            assert tree.ascend(node, 2**58, steps, 0.5, 0.05) <= best.value_ticks
         assert float(node.share.astype(np.float64).sum(axis=1).max()) < 1 + 1e-6
 
 

@@ -31,7 +31,7 @@ _KEEP = 0.5
 
 def improved(
     space: Space, start: Callable[[], Schedule | None], cost: CostModel, rules: Rules, *, seed: int = 0,
-    stopped: Callable[[], bool] = lambda: False, passes: int | None = None,
+    stopped: Callable[[], bool] = lambda: False, passes: int | None = None, patience: int | None = None,
 ) -> Iterator[tuple[Schedule, int]]:  # fmt: skip
     """Ever better schedules, each from the best so far, with their cost in ticks.
 
@@ -41,6 +41,8 @@ def improved(
         The best schedule known; asked before each annealing pass. The search ends where it splits fills.
     passes
         How many; without end if None.
+    patience
+        Passes in a row that find nothing better, after which to end.
     """
     from csp.search import _ruin as kernel
 
@@ -48,9 +50,9 @@ def improved(
     random = np.random.default_rng(seed)
     scale = float(space.floor.batch + space.floor.prefill_batch)
     per_block = scale / rates.capacity
-    done = 0
+    done = idle = 0
     last: Grid | None = None
-    while not stopped() and (passes is None or done < passes):
+    while not stopped() and (passes is None or done < passes) and (patience is None or idle < patience):
         schedule = start()
         grid = None if schedule is None else grid_of(space, schedule, len(schedule.batches) + _SPARE)
         if grid is None:
@@ -61,13 +63,14 @@ def improved(
         hot, drift = float(random.choice(_HOT)), float(random.choice(_DRIFTS))
         best, action = kernel.anneal(grid, rates, _MOVES, hot * scale, _COLD * scale, _MOST_OUT, _NOISY * per_block,
                                      drift * per_block, random)  # fmt: skip
-        done, last = done + 1, grid
+        done, idle, last = done + 1, idle + 1, grid
         if best < known:
             better = schedule_of(space, action)
             try:
                 value = replay(space.instance, better, rules=rules, cost=cost).makespan_ticks
             except RuleError:  # an eviction next to a batch that was left out
                 continue
+            idle = 0
             yield better, int(value)
 
 

@@ -13,16 +13,19 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
+from itertools import count
+from operator import itemgetter
 
 from csp.result import Status
 from csp.search.beam import schedules
 from csp.search.best_first import BestFirst, Found
 from csp.search.incumbent import Incumbent
-from csp.search.ruin import improved
+from csp.search.ruin import grid_of, improved
 from csp.search.space import Space, build_space
 from csp.solvers import Answer, Control, Problem
 from csp.waves.tree import Tree, applies
@@ -36,8 +39,8 @@ _FEW_STATES = 10**12
 """Up to so many, the search over states is expected to close an instance."""
 _PATIENCE_S = 30.0
 """How long it has two threads' time to itself then."""
-_STALE = 150
-"""Passes of the local search without improvement after which it helps with the tree, or rests."""
+_PATIENT_PASSES, _RUNS = 50, 3
+"""Passes without improvement that end a run of the local search; runs after which it helps with the tree, or rests."""
 _WIDEST = 32
 _FIRST_PASSES = 8
 _SHARE = 0.1
@@ -77,7 +80,7 @@ def _with_schedule(problem: Problem, space: Space, best: Incumbent, control: Con
     def stopped() -> bool:
         return control.stopped or time.monotonic() > until
 
-    _find(problem, space, best, stopped, passes=_FIRST_PASSES)
+    next(_find(problem, space, best, stopped, passes=_FIRST_PASSES), None)
     if best.schedule is None or best.value_ticks is None or best.value_ticks == problem.incumbent_value:
         return problem
     found = replay(problem.instance, best.schedule, rules=problem.rules, cost=problem.cost)
@@ -85,26 +88,24 @@ def _with_schedule(problem: Problem, space: Space, best: Incumbent, control: Con
 
 
 def _find(
-    problem: Problem, space: Space, best: Incumbent, stopped: Callable[[], bool], *, passes: int | None = None,
-    stale_passes: float = math.inf, seed: int = 0,
-) -> None:  # fmt: skip
-    """Beams, then the local search until it is told to stop or has found nothing for some passes."""
+    problem: Problem, space: Space, best: Incumbent, stopped: Callable[[], bool], *, passes: int | None = None
+) -> Iterator[None]:
+    """Beams, then runs of the local search, each from the beams' best schedule; yields after every run.
+
+    A run ends when it has found nothing for some passes, or after ``passes``; none begins where fills are split.
+    """
     for schedule, value in schedules(space, lambda: best.value_ticks, stopped=stopped, widest=_WIDEST):
         best.offer(schedule, value)
-    known, stale = best.value_ticks, 0
-
-    def start() -> Schedule | None:
-        nonlocal known, stale
-        stale = stale + 1 if best.value_ticks == known else 0
-        known = best.value_ticks
-        return best.schedule
-
-    def enough() -> bool:
-        return stopped() or stale > stale_passes
-
-    for schedule, value in improved(space, start, problem.cost, problem.rules, seed=seed, stopped=enough,
-                                    passes=passes):  # fmt: skip
-        best.offer(schedule, value)
+    first = best.schedule
+    if first is None or grid_of(space, first, len(first.batches)) is None:
+        return
+    for seed in count():
+        known = [first]
+        for schedule, value in improved(space, partial(itemgetter(-1), known), problem.cost, problem.rules, seed=seed,
+                                        stopped=stopped, passes=passes, patience=_PATIENT_PASSES):  # fmt: skip
+            known.append(schedule)
+            best.offer(schedule, value)
+        yield
 
 
 @dataclass
@@ -194,12 +195,12 @@ class _Portfolio:
             self.best.offer(schedule, value)
 
     def _improve(self) -> None:
-        """Look for schedules; once stale, help with the tree, and go on where that has ended without proof."""
-        _find(self.problem, self.space, self.best, self._stopped, stale_passes=_STALE)
-        if self.tree is not None:
-            self._grow(self.tree)
-        if not self.few and self.control.deadline is not None:
-            _find(self.problem, self.space, self.best, self._stopped, seed=1)
+        """Look for schedules; after some runs help with the tree, and go on where that has ended without proof."""
+        for run, _ in enumerate(_find(self.problem, self.space, self.best, self._stopped), 1):
+            if run == _RUNS and self.tree is not None:
+                self._grow(self.tree)
+            if self._stopped() or (run >= _RUNS and (self.few or self.control.deadline is None)):
+                return
 
     def _answer(self) -> Answer:
         best, found = self.best, self.found

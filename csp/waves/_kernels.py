@@ -180,32 +180,31 @@ def ascend(
             if best >= upper:
                 break
         rate = first * (last / first) ** (n / steps)
-        flags = 0.0
+        early, early_square, flags = 1 - _MEAN ** (n + 1), 1 - _SQUARE ** (n + 1), 0.0
         for t in range(batches):
             slope = -1.0
             for i in range(types):
                 slope += costs.counts[i] * used[i, t] / costs.capacity
-            point[t] = min(most, max(0.0, point[t] + rate * unit * pace(slope, t, n, mean, square)))
+            point[t] = min(most, max(0.0, point[t] + rate * unit * pace(slope, t, early, early_square, mean, square)))
             if kind[t] == OPEN or kind[t] == EITHER:
-                taken = move(costs, charged[:, t], lean[t], logs[t], n, _SHARES * rate / first, weights[t])
+                taken = move(costs, charged[:, t], lean[t], logs[t], _SHARES * rate / first / early, weights[t])
                 flags += taken if kind[t] == OPEN else 0.0
         if left > 0:
-            fee += rate * costs.batch * pace(flags / left - 1.0, batches, n, mean, square)
+            fee += rate * costs.batch * pace(flags / left - 1.0, batches, early, early_square, mean, square)
             fee = min(most, max(0.0, fee))
     return int(best)
 
 
 @compiled
-def pace(slope: float, at: int, n: int, mean: Reals, square: Reals) -> float:
-    """Adam: the mean of a price's slopes over their spread."""
+def pace(slope: float, at: int, early: float, early_square: float, mean: Reals, square: Reals) -> float:
+    """Adam: the mean of a price's slopes over their spread, both corrected for having begun at 0."""
     mean[at] = _MEAN * mean[at] + (1 - _MEAN) * slope
     square[at] = _SQUARE * square[at] + (1 - _SQUARE) * slope * slope
-    spread = np.sqrt(square[at] / (1 - _SQUARE ** (n + 1))) + _LEAST_SPREAD
-    return float(mean[at] / (1 - _MEAN ** (n + 1)) / spread)
+    return float(mean[at] / early / (np.sqrt(square[at] / early_square) + _LEAST_SPREAD))
 
 
 @compiled
-def move(costs: Costs, charged: Ints, lean: Reals, logs: Reals, n: int, rate: float, out: Reals) -> float:
+def move(costs: Costs, charged: Ints, lean: Reals, logs: Reals, rate: float, out: Reals) -> float:
     """Shift a batch's shares to who is charged there, keeping them above 0 and their sum below 1; the part taken."""
     types, room, taken = len(charged), 0.0, 0.0
     for i in range(types):
@@ -214,11 +213,12 @@ def move(costs: Costs, charged: Ints, lean: Reals, logs: Reals, n: int, rate: fl
         here = room if i == types else (1.0 if charged[i] > 0 else 0.0)
         taken += here * out[i]
         lean[i] = _MEAN * lean[i] + (1 - _MEAN) * here
-        logs[i] += rate * min(_MOST_LEAN, lean[i] / (1 - _MEAN ** (n + 1)))
+        logs[i] += rate * min(_MOST_LEAN, lean[i])
     top, total = logs.max(), 0.0
     for i in range(types + 1):
         logs[i] = max(_LEAST_LOG, logs[i] - top)
-        total += np.exp(logs[i])
+        out[i] = np.exp(logs[i])
+        total += out[i]
     for i in range(types + 1):
-        out[i] = np.exp(logs[i]) / (total * (1 + 1e-9))
+        out[i] /= total * (1 + 1e-9)
     return taken

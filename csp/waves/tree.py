@@ -25,12 +25,13 @@ MOST_WORK = 3_000_000
 """States times batches of one evaluation, up to which the tree is any use."""
 _ROOT = 3_000, 1.0, 0.01
 _CHILD = 50, 0.3, 0.1
-_LEAF = (300, 2.0, 0.03), (1_000, 4.0, 0.03)
-_SPLIT = 300, 0.5, 0.03
-"""Steps of prices, first and last rate: at roots, at children, at nodes with all batches decided (one effort after the
-other) and where they are split. Tuned on het16-00, -02, -04 and -06, valid with any."""
-_WIDTHS = 2_000, 16_000
-"""States per batch in further efforts at nodes with all batches decided."""
+_LEAF = 100, 0.5, 0.1
+"""Steps of prices, first and last rate: at roots, at children, at nodes with all batches decided, when first looked
+into and when split. Tuned on het16-00, -02, -04 and -06, valid with any."""
+_STRIDE = 3
+"""Where one more batch only decodes, prices are improved every so many batches: little changes."""
+_WIDTH = 1_000
+"""Most states per batch of a sweep."""
 _ALL, _PER_BLOCK = 0.03, 0.969
 """Shares to begin with: of all requests, of all blocks."""
 
@@ -55,7 +56,7 @@ class Node:
     left
         How many of the open batches prefill.
     effort
-        How many of the efforts on its bound were made.
+        What was done about its bound once all batches were decided: 1 better prices, 2 a sweep too.
     """
 
     decided: int
@@ -220,16 +221,16 @@ class Tree:
         return int(bound)
 
     def _effort(self, node: Node, bound: int, upper: int) -> None:
-        """All batches are decided: spend the next effort on the bound and put the node back; after the last, split."""
-        if node.effort < len(_LEAF):
-            better = self.ascend(node, upper, *_LEAF[node.effort])
-        elif node.effort < len(_LEAF) + len(_WIDTHS):
-            better = self.sweep(node, bound, upper, _WIDTHS[node.effort - len(_LEAF)])
+        """All batches are decided: better prices and then a sweep, the node being put back; after both, split."""
+        if node.effort == 0:
+            better = max(bound, self.ascend(node, upper, *_LEAF))
+        elif node.effort == 1:
+            better = self.sweep(node, bound, upper, _WIDTH)
         else:
             self._split(node, bound, upper)
             return
         if better < upper:
-            self._push(max(bound, better), replace(node, effort=node.effort + 1))
+            self._push(better, replace(node, effort=node.effort + 1))
 
     def sweep(self, node: Node, bound: int, upper: int, most: int) -> int:
         """The bound by a sweep (`csp.waves.sweep`); a schedule it finds is offered."""
@@ -250,7 +251,10 @@ class Tree:
             child = node.child(node.decided + 1, left)
             child.kind[node.decided] = kind
             child.share[node.decided] = self._even
-            self._improve(decided(child), bound, upper, *_CHILD)
+            if kind == DECODES and left and child.decided % _STRIDE:
+                self._push(bound, child)
+            else:
+                self._improve(decided(child), bound, upper, *_CHILD)
 
     def _split(self, node: Node, bound: int, upper: int) -> None:
         """Split by whether a batch decodes, then by where a request is filled first, if its ways disagree."""
@@ -264,7 +268,7 @@ class Tree:
                 self._improve(child, bound, upper, *_CHILD)
             return
         firsts = np.zeros((len(node.window), len(node.kind)), np.int64)
-        better = max(bound, self.ascend(node, upper, *_SPLIT, firsts))
+        better = max(bound, self.ascend(node, upper, *_LEAF, firsts))
         if better >= upper:
             return
         firsts[self.costs.counts > 1] = 0  # copies may differ

@@ -53,12 +53,12 @@ def bound(
     seen = history_of(load, min(most_rows, ROWS_PER_ROOT_SECOND * math.sqrt(limit)))
     if seen is None or charge.least <= 0:
         return None
-    program = Program(load, charge, seen)
-    solution = program.solve(max(0.1, began + limit - time.monotonic()))
-    if solution is None:
-        return None
-    prices, potential = solution
     try:
+        program = Program(load, charge, seen)
+        solution = program.solve(max(0.1, began + limit - time.monotonic()))
+        if solution is None:
+            return None
+        prices, potential = solution
         ticks = math.ceil(prove_histories(load, charge, seen, prices, potential))
     except ValueError:
         return None

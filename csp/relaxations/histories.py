@@ -140,8 +140,16 @@ class _Sizes:
 
 
 def fixed_charges(charge: Charges) -> Ints:
-    """Fixed charges of a batch in ticks, per kind."""
+    """Fixed charges of a batch in ticks, per kind.
+
+    Raises
+    ------
+    ValueError
+        If they are too large for 64 bits.
+    """
     b, p, d = charge.batch, charge.prefill_batch, charge.decode_batch
+    if b + p + d > 2**60:
+        raise ValueError("fixed charges are too large for exact 64-bit arithmetic")
     return np.array([b + d, b + p + d, b + p], np.int64)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
+from csp.search._adam import MEAN, pace
 from csp.search._jit import compiled
+
+_SQUARE, _LEAST_SPREAD = 0.999, 0.01
+"""Of Adam (`csp.search._adam`)."""
 
 
 @compiled
@@ -173,12 +176,10 @@ def ascend(
             best = value
             center[:] = point
         usage(choice, counts, first_age, inputs, outputs, rounds, used)
-        warm_mean, warm_square = 1 - 0.9**n, 1 - 0.999**n
+        early, early_square = 1 - MEAN**n, 1 - _SQUARE**n
         for f in range(families):
             for j in range(1, rounds + 1):
                 g = used[f, j] / right[f] - 1
-                mean[f, j] = m = 0.9 * mean[f, j] + 0.1 * g
-                square[f, j] = v = 0.999 * square[f, j] + 0.001 * g * g
-                move = rate / right[f] * (m / warm_mean) / (math.sqrt(v / warm_square) + 0.01)
+                move = rate / right[f] * pace(g, j, early, early_square, mean[f], square[f], _SQUARE, _LEAST_SPREAD)
                 point[f, j] = max(0.0, point[f, j] + move)
     return best

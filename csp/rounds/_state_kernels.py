@@ -7,12 +7,15 @@ round between two knots is the weighted sum of theirs, weights in ``spacing`` pa
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
+from csp.search._adam import MEAN, pace
 from csp.search._jit import compiled
+
+_SQUARE, _LEAST_SPREAD = 0.999, 0.01
+"""Of Adam (`csp.search._adam`)."""
 
 _IMPOSSIBLE = -(2**60)
 
@@ -182,12 +185,10 @@ def ascend(
         if value > best:
             best = value
             prices[:] = rounded
-        warm_mean, warm_square = 1 - 0.9**n, 1 - 0.999**n
+        early, early_square = 1 - MEAN**n, 1 - _SQUARE**n
         for pair in range(pairs):
             for k in range(knots):
                 g = slope[pair, k]
-                mean[pair, k] = m = 0.9 * mean[pair, k] + 0.1 * g
-                square[pair, k] = v = 0.999 * square[pair, k] + 0.001 * g * g
-                move = rate * (m / warm_mean) / (math.sqrt(v / warm_square) + 0.01)
+                move = rate * pace(g, k, early, early_square, mean[pair], square[pair], _SQUARE, _LEAST_SPREAD)
                 point[pair, k] = max(0.0, point[pair, k] + move)
     return best

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from csp.search._adam import MEAN, pace
 from csp.search._jit import compiled
 from csp.waves.costs import Costs
 
@@ -14,7 +15,7 @@ OPEN, DECODES, PREFILLS, BOTH, EITHER = range(5)
 """Kinds of batches: not decided yet; decode only; prefill only; both; prefill, and decode or not."""
 NEVER = 2**60
 """Cost of what cannot be done."""
-_MEAN, _SQUARE, _LEAST_SPREAD = 0.9, 0.99, 1e-3
+_SQUARE, _LEAST_SPREAD = 0.99, 1e-3
 _SHARES, _MOST_LEAN, _LEAST_LOG = 0.5, 3.0, -12.0
 """Of Adam; how fast shares move. Tuned on nodes of het16-02, -03, -06 and uniform-64x16-16-m512, valid with any."""
 
@@ -180,27 +181,21 @@ def ascend(
             if best >= upper:
                 break
         rate = first * (last / first) ** (n / steps)
-        early, early_square, flags = 1 - _MEAN ** (n + 1), 1 - _SQUARE ** (n + 1), 0.0
+        early, early_square, flags = 1 - MEAN ** (n + 1), 1 - _SQUARE ** (n + 1), 0.0
         for t in range(batches):
             slope = -1.0
             for i in range(types):
                 slope += costs.counts[i] * used[i, t] / costs.capacity
-            point[t] = min(most, max(0.0, point[t] + rate * unit * pace(slope, t, early, early_square, mean, square)))
+            by = rate * unit * pace(slope, t, early, early_square, mean, square, _SQUARE, _LEAST_SPREAD)
+            point[t] = min(most, max(0.0, point[t] + by))
             if kind[t] == OPEN or kind[t] == EITHER:
                 taken = move(costs, charged[:, t], lean[t], logs[t], _SHARES * rate / first / early, weights[t])
                 flags += taken if kind[t] == OPEN else 0.0
         if left > 0:
-            fee += rate * costs.batch * pace(flags / left - 1.0, batches, early, early_square, mean, square)
+            slope = flags / left - 1.0
+            fee += rate * costs.batch * pace(slope, batches, early, early_square, mean, square, _SQUARE, _LEAST_SPREAD)
             fee = min(most, max(0.0, fee))
     return int(best)
-
-
-@compiled
-def pace(slope: float, at: int, early: float, early_square: float, mean: Reals, square: Reals) -> float:
-    """Adam: the mean of a price's slopes over their spread, both corrected for having begun at 0."""
-    mean[at] = _MEAN * mean[at] + (1 - _MEAN) * slope
-    square[at] = _SQUARE * square[at] + (1 - _SQUARE) * slope * slope
-    return float(mean[at] / early / (np.sqrt(square[at] / early_square) + _LEAST_SPREAD))
 
 
 @compiled
@@ -212,7 +207,7 @@ def move(costs: Costs, charged: Ints, lean: Reals, logs: Reals, rate: float, out
     for i in range(types + 1):
         here = room if i == types else (1.0 if charged[i] > 0 else 0.0)
         taken += here * out[i]
-        lean[i] = _MEAN * lean[i] + (1 - _MEAN) * here
+        lean[i] = MEAN * lean[i] + (1 - MEAN) * here
         logs[i] += rate * min(_MOST_LEAN, lean[i])
     top, total = logs.max(), 0.0
     for i in range(types + 1):

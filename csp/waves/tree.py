@@ -102,9 +102,6 @@ class Tree:
         self.costs = costs_of(space)
         self.lower_bound_ticks = 0
         self.offer = offer
-        self.expanded = 0
-        self.latest: Node | None = None
-        """The node of least bound looked at last."""
         self._heap: list[tuple[int, int, Node | tuple[int, int]]] = []
         self._busy: dict[int, int] = {}
         """Bounds of nodes being looked into."""
@@ -171,8 +168,6 @@ class Tree:
         elif node.decided == len(node.kind):
             self._effort(node, bound, upper)
         else:
-            self.expanded += 1
-            self.latest = node
             self._branch(node, bound, upper)
 
     def _limit(self) -> int:
@@ -200,12 +195,11 @@ class Tree:
         window = np.tile(np.array([0, batches - 1], np.int16), (len(costs.outputs), 1))
         return decided(Node(1, kind, window, price, np.array([rest_ticks(costs)]), share, fills - 1))
 
-    def _improve(self, node: Node, bound: int, upper: int, steps: int, first: float, last: float) -> int:
-        """Better prices, and back into the heap unless that rules the node out; the bound."""
+    def _improve(self, node: Node, bound: int, upper: int, steps: int, first: float, last: float) -> None:
+        """Better prices, and into the heap unless they rule the node out."""
         better = max(bound, self.ascend(node, upper, steps, first, last))
         if better < upper:
             self._push(better, node)
-        return better
 
     def ascend(
         self, node: Node, upper: int, steps: int, first: float, last: float, firsts: npt.NDArray[np.int64] | None = None

@@ -24,6 +24,7 @@ import heapq
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -121,7 +122,7 @@ def mean_bound(
     waited = sum(r.arrival_ns for r in instance.requests) * TICKS_PER_NS
     best: tuple[float, dict[str, float | str]] = (0.0, {})
     resources = ("memory", "tokens", *(("slots",) if load.max_num_seqs is not None else ()))
-    for weights, resource in product(_weights(load, cost), resources):
+    for weights, resource in product(weights_to_try(load, cost), resources):
         v = volumes(load, charges(load, cost, weights), resource, first_token=first_token)
         volume, rest, alone = v.volume[kind], v.rest[kind], v.alone[kind]
         sums = {"whole": _whole(volume, alone, arrival), "fractional": _fractional(volume, arrival) + float(rest.sum())}
@@ -132,11 +133,11 @@ def mean_bound(
     return Fraction(max(0, total), len(instance.requests)), best[1]
 
 
-def _weights(load: Load, cost: CostModel) -> set[Weights]:
+@lru_cache(maxsize=4)
+def weights_to_try(load: Load, cost: CostModel) -> tuple[Weights, ...]:
     """Convex combinations of pieces to try: those of the makespan's bound, with and without the batch count."""
-    if cost.additive:
-        return {additive_weights(load, cost)}
-    return {additive_weights(load, cost), Relaxation(load, cost, 1, 1).proposed().weights}
+    first = additive_weights(load, cost)
+    return (first,) if cost.additive else tuple({first, Relaxation(load, cost, 1, 1).proposed().weights})
 
 
 def _whole(volume: Floats, alone: Floats, arrival: Floats) -> float:

@@ -18,9 +18,11 @@ from pathlib import Path
 import pytest
 
 from bounds.lower import QUICK, bound_names, iter_bounds
+from csp.relaxations import crowding
 from csp.relaxations.certificate import recheck
 from csp.relaxations.combinatorial import count
 from csp.relaxations.load import load_of
+from csp.relaxations.machine import Floats
 from csp.relaxations.volumes import _fractional, _whole, charges, volumes
 from sim.cost.model import CostModel, Features
 from sim.instance import Instance, instance_from_dict
@@ -203,3 +205,21 @@ def test_wrong_mean_bounds_are_caught(wrong: str) -> None:
             total = _fractional(volume, arrival) + rest.sum()
         caught += total / len(kind) > case.optimum["mean_completion"]
     assert caught > 0
+
+
+@pytest.mark.parametrize("wrong", ["memory and company for one charge", "company twice"])
+def test_wrong_crowding_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    def with_company(pi: Floats, fixed: float, company: float) -> Floats:
+        right = crowding.with_company(pi, fixed, company)
+        if wrong == "company twice":
+            right[:, 1] = 1
+        else:
+            right[:, 3] = fixed * pi
+        return right
+
+    monkeypatch.setattr(crowding.Crowd, "prices", lambda self, _: crowding.Prices(
+        self.at, with_company(self.pi, self.fixed, np.inf)))  # fmt: skip
+    assert any(bound.value_ticks > case.optimum["mean_completion"] for case in cases()[::3] for bound in
+               iter_bounds(case.instance, case.cost, objective="mean_completion", only=["crowding"]))  # fmt: skip

@@ -42,7 +42,7 @@ def test_schedules_are_accepted_and_above_the_bounds(objective: str) -> None:
     found = 0
     for _ in range(12):
         instance = workload(rng, int(rng.integers(1, 12)), late_ns=int(rng.choice([1, 10**8])))
-        names = [name for name in bound_names(objective) if name in (*QUICK, "volume", "release")]
+        names = [name for name in bound_names(objective) if name in (*QUICK, "volume", "crowding", "release")]
         low = max(b.value_ticks for b in iter_bounds(instance, LINEAR, objective=objective, only=names))
         for _, method in methods(objective, (*METHODS, *LATE)):
             until = time.process_time() + 0.5

@@ -1,63 +1,77 @@
-"""Two-dimensional knapsacks over (blocks before, blocks after), compiled on first use; floating point."""
+"""Four-dimensional knapsacks over (residents, blocks) before and after a batch, compiled; floating point.
+
+Axes of a table: residents before, blocks before, residents after, blocks after. The last index of residents stands for
+that many or more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+
+from csp.search._jit import compiled
 
 NONE = -1e18
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def _close(value: Floats, choice: Ints, before: Ints, after: Ints, profit: Floats, names: Ints) -> None:
-    """Add any number of the items to what the table holds; ``choice`` notes the item added last.
+@compiled
+def first_source(n: int, joins: bool) -> int:
+    """Fewest residents from which there are ``n`` with one more, or with nobody more."""
+    return max(0, n - 1) if joins else n
 
-    Row by row: the rows above are final. Loops run over slices without branches, which the compiler turns into vector
-    instructions.
+
+@compiled
+def end_source(n: int, joins: bool, most: int) -> int:
+    """One more than the most residents from which there are ``n``."""
+    return n if joins and n < most else n + 1
+
+
+@compiled
+def close(table: Floats, before: Ints, after: Ints, profit: Floats) -> None:
+    """Add any number of the items to what the table holds.
+
+    Row by row of blocks before: the rows above are final. The innermost loop runs over slices without branches, which
+    the compiler turns into vector instructions.
     """
-    side = value.shape[0]
+    most, side = table.shape[0] - 1, table.shape[1]
     for w in range(side):
-        for first in (True, False):
+        for resident in (True, False):
             for q in range(len(profit)):
-                a, b, x, name = before[q], after[q], profit[q], names[q]
-                if a > w or (a > 0) != first:
+                a, b, x = before[q], after[q], profit[q]
+                if a > w or (a > 0) != resident:
                     continue
-                source, best, last = value[w - a, : side - b], value[w, b:], choice[w, b:]
-                for m in range(len(best)):
-                    y = source[m] + x
-                    better = y > best[m]
-                    best[m] = y if better else best[m]
-                    last[m] = name if better else last[m]
+                for n in range(most + 1):
+                    for n0 in range(first_source(n, a > 0), end_source(n, a > 0, most)):
+                        for m in range(most + 1):
+                            for m0 in range(first_source(m, b > 0), end_source(m, b > 0, most)):
+                                source, best = table[n0, w - a, m0, : side - b], table[n, w, m, b:]
+                                for u in range(len(best)):
+                                    y = source[u] + x
+                                    best[u] = y if y > best[u] else best[u]
 
 
-def _one_more(value: Floats, before: Ints, after: Ints, profit: Floats, names: Ints) -> tuple[Floats, Ints]:
-    """The table with exactly one of the items added."""
-    side = value.shape[0]
-    table = np.full_like(value, -1e18)
-    choice = np.full(value.shape, -1, np.int64)
-    for w in range(side):
+@compiled
+def trace(
+    table: Floats, before: Ints, after: Ints, profit: Floats, n: int, w: int, m: int, u: int
+) -> Ints:  # fmt: skip
+    """How often each item is in the best pattern of a cell of a closed table."""
+    most = table.shape[0] - 1
+    counts = np.zeros(len(profit), np.int64)
+    while n + w + m + u > 0:
+        best, last, n_last, m_last = NONE, -1, 0, 0
         for q in range(len(profit)):
-            a, b, x, name = before[q], after[q], profit[q], names[q]
-            if a > w:
+            a, b = before[q], after[q]
+            if a > w or b > u:
                 continue
-            source, best, last = value[w - a, : side - b], table[w, b:], choice[w, b:]
-            for m in range(len(best)):
-                y = source[m] + x
-                better = y > best[m]
-                best[m] = y if better else best[m]
-                last[m] = name if better else last[m]
-    return table, choice
-
-
-@cache
-def kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(close, one_more), compiled."""
-    import numba
-
-    compile_ = numba.njit(cache=True)
-    return compile_(_close), compile_(_one_more)
+            for n0 in range(first_source(n, a > 0), end_source(n, a > 0, most)):
+                for m0 in range(first_source(m, b > 0), end_source(m, b > 0, most)):
+                    y = table[n0, w - a, m0, u - b] + profit[q]
+                    if y > best:
+                        best, last, n_last, m_last = y, q, n0, m0
+        if last < 0:
+            break
+        counts[last] += 1
+        n, w, m, u = n_last, w - before[last], m_last, u - after[last]
+    return counts

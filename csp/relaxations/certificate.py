@@ -37,6 +37,7 @@ from sim.instance import Instance
 Ints = npt.NDArray[np.int64]
 _NONE = -(2**61)
 _LARGEST = 2**52
+_MOST_CELLS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +51,27 @@ class Potentials:
     absent
         Per type A_0 to A_{O-1}.
     level
-        psi_W for every level W = 0..M (in blocks).
+        psi(n, W) per number of residents n = 0, 1, ..., the last for that many or more, and blocks W = 0..M.
     apart
         Whether completed requests are taken out of the level at once.
     """
 
     resident: tuple[tuple[int, ...], ...]
     absent: tuple[tuple[int, ...], ...]
-    level: tuple[int, ...]
+    level: tuple[tuple[int, ...], ...]
     apart: bool
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {"resident": [list(r) for r in self.resident], "absent": [list(a) for a in self.absent],
-                "level": list(self.level), "apart": self.apart}  # fmt: skip
+                "level": [list(n) for n in self.level], "apart": self.apart}  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Potentials:
         """From the JSON form."""
         return cls(tuple(tuple(map(int, r)) for r in data["resident"]),
-                   tuple(tuple(map(int, a)) for a in data["absent"]), tuple(map(int, data["level"])),
-                   bool(data["apart"]))  # fmt: skip
+                   tuple(tuple(map(int, a)) for a in data["absent"]),
+                   tuple(tuple(map(int, n)) for n in data["level"]), bool(data["apart"]))  # fmt: skip
 
 
 class PotentialsTooLargeError(ValueError):
@@ -92,9 +93,9 @@ def prove(load: Load, charge: Charges, given: Potentials) -> Fraction:
     if given.apart and len(load.lengths) != 1:
         raise ValueError("completed requests can be set apart for one type only")
     items = items_of(load, charge, leave=not given.apart)
-    level = np.array(given.level, np.int64)
     _check_sizes(load, given)
-    resident = _lowered(load, given, level, _reachable(items, len(level)))
+    level = np.array(given.level, np.int64)
+    resident = _lowered(load, given, level, _reachable(items, level.shape))
     profit = _profits(items, resident, given.absent)
     if int(np.abs(profit).max()) * (load.kv_blocks + 2) > 2**59:
         raise PotentialsTooLargeError("potentials are too large for exact 64-bit arithmetic")
@@ -107,32 +108,44 @@ def _check_sizes(load: Load, given: Potentials) -> None:
     for kind, (_, o, _) in enumerate(load.lengths):
         if len(given.absent[kind]) != o or len(given.resident[kind]) != (o - 1 if given.apart else o):
             raise ValueError(f"type {kind} needs a potential for each number of tokens generated")
-    if len(given.resident) != len(load.lengths) or len(given.level) != load.kv_blocks + 1:
+    if len(given.resident) != len(load.lengths) or {len(n) for n in given.level} != {load.kv_blocks + 1}:
         raise ValueError("needs a potential for each type and level")
-    largest = max(map(abs, (*given.level, *(x for kind in (*given.resident, *given.absent) for x in kind))))
+    if len(given.level) > 1 and (len(given.level) * (load.kv_blocks + 1)) ** 2 > _MOST_CELLS:
+        raise ValueError("tells too many numbers of residents apart")
+    largest = max(abs(x) for part in (*given.level, *given.resident, *given.absent) for x in part)
     if largest > _LARGEST or largest * (load.kv_blocks + 2) > 2**59:
         raise PotentialsTooLargeError("potentials are too large for exact 64-bit arithmetic")
 
 
-def _reachable(items: Items, side: int) -> npt.NDArray[np.bool_]:
+def _reachable(items: Items, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
     """Levels that some set of residents has."""
-    reached = np.zeros(side, bool)
-    reached[0] = True
+    reached = np.zeros(shape, np.int64)
+    reached[0, 0] = 1
     for size in np.unique(items.before[items.before > 0]).tolist():
-        for w in range(size, side):
-            reached[w] |= reached[w - size]
-    return reached
+        for w in range(size, shape[1]):
+            reached[:, w] |= _one_resident_more(reached[:, w - size], 0, 0)
+    return reached > 0
+
+
+def _one_resident_more(table: Ints, axis: int, nothing: int) -> Ints:
+    """The table moved on along an axis of numbers of residents, the last of which stands for that many or more."""
+    table = np.moveaxis(table, axis, 0)
+    moved = np.full_like(table, nothing)
+    moved[1:] = table[:-1]
+    moved[-1] = np.maximum(moved[-1], table[-1])
+    return np.moveaxis(moved, 0, axis)
 
 
 def _lowered(load: Load, given: Potentials, level: Ints, reachable: npt.NDArray[np.bool_]) -> list[list[int]]:
     """Residents' potentials, lowered until evicting, or leaving when complete, takes nothing away."""
     lowered = []
+    with_one_more = level[np.minimum(np.arange(len(level)) + 1, len(level) - 1)]
     for kind, (i, _, _) in enumerate(load.lengths):
         values = []
         for k, potential in enumerate(given.resident[kind], start=1):
             size = -(-(i + k - 1) // load.block_size)
-            rest = len(level) - size
-            drop = int((level[:rest] - level[size:])[reachable[:rest]].min())
+            rest = level.shape[1] - size
+            drop = int((level[:, :rest] - with_one_more[:, size:])[reachable[:, :rest]].min())
             stay = given.absent[kind][k] if k < len(given.absent[kind]) else 0
             values.append(min(potential, stay + drop))
         lowered.append(values)
@@ -159,75 +172,65 @@ def _profits(items: Items, resident: list[list[int]], absent: tuple[tuple[int, .
 
 
 def _close(table: Ints, items: Items, profit: Ints, chosen: Ints) -> Ints:
-    """Any number of the chosen items added, row by row."""
+    """Any number of the chosen items added, row by row; axes (residents, blocks) before, (residents, blocks) after."""
     table = table.copy()
-    side = len(table)
+    side = table.shape[1]
     for q in chosen:
         a, b, x = int(items.before[q]), int(items.after[q]), int(profit[q])
         if a:
             for w in range(a, side):
-                np.maximum(table[w, b:], table[w - a, : side - b] + x, out=table[w, b:])
+                more = _one_resident_more(table[:, w - a, :, : side - b] + x, 0, _NONE)
+                more = _one_resident_more(more, 1, _NONE) if b else more
+                np.maximum(table[:, w, :, b:], more, out=table[:, w, :, b:])
         else:
-            for m in range(b, side):
-                np.maximum(table[:, m], table[:, m - b] + x, out=table[:, m])
+            for u in range(b, side):
+                more = _one_resident_more(table[:, :, :, u - b] + x, 2, _NONE)
+                np.maximum(table[:, :, :, u], more, out=table[:, :, :, u])
     return table
 
 
-def _one_more(table: Ints, items: Items, profit: Ints, chosen: Ints) -> Ints:
-    best = np.full_like(table, _NONE)
-    side = len(table)
-    for q in chosen:
-        a, b, x = int(items.before[q]), int(items.after[q]), int(profit[q])
-        np.maximum(best[a:, b:], table[: side - a, : side - b] + x, out=best[a:, b:])
-    return best
-
-
 def _largest_gain(load: Load, charge: Charges, items: Items, profit: Ints, level: Ints, apart: bool) -> int:
-    """The most a pattern that processes takes away beyond its cost, over all patterns."""
-    side = load.kv_blocks + 1
+    """The most a pattern that processes takes away beyond its cost, over all patterns.
+
+    A table whose patterns are charged for decode steps or fills also holds some without: they gain more where they
+    belong, or process nothing and gain nothing.
+    """
     normal = ~items.completes if apart else np.ones(len(items), bool)
     pick = {a: np.flatnonzero((items.action == a) & normal) for a in (DECODE, HOLD, EVICT, FILL, LEAVE)}
-    start = np.full((side, side), _NONE, np.int64)
-    start[0, 0] = 0
-    idle = _close(start, items, profit, np.concatenate([pick[HOLD], pick[EVICT], pick[LEAVE]]))
-    decode = _close(idle, items, profit, pick[DECODE])
-    fill = _close(idle, items, profit, pick[FILL])
-    both = _close(decode, items, profit, pick[FILL])
-    one_decode, one_fill = _one_more(decode, items, profit, pick[DECODE]), _one_more(fill, items, profit, pick[FILL])
-    mixed = _one_more(_close(one_decode, items, profit, pick[FILL]), items, profit, pick[FILL])
-    fixed_d, fixed_f = charge.batch + charge.decode_batch, charge.batch + charge.prefill_batch
-    fixed_b = fixed_d + charge.prefill_batch
-    best = max(_with_levels(table, level, 0, 0) - fixed
-               for table, fixed in ((one_decode, fixed_d), (one_fill, fixed_f), (mixed, fixed_b)))  # fmt: skip
-    if not apart:
-        return best
+    start = np.full((*level.shape, *level.shape), _NONE, np.int64)
+    start[0, 0, 0, 0] = 0
+    idle_items = np.concatenate([pick[HOLD], pick[EVICT], pick[LEAVE]])
+    idle = _close(start, items, profit, idle_items)
+    decode = _close(start, items, profit, np.concatenate([idle_items, pick[DECODE]]))
+    tables = {(True, False): decode, (False, True): _close(idle, items, profit, pick[FILL]),
+              (True, True): _close(decode, items, profit, pick[FILL])}  # fmt: skip
     ends = {a: np.flatnonzero((items.action == a) & items.completes) for a in (DECODE, FILL)}
     peak = int(items.after[ends[FILL][0]])
-    for decoding in range(load.kv_blocks // peak + 1 if len(ends[DECODE]) else 1):
-        for filling in range(load.kv_blocks // peak + 1 - decoding):
-            if not decoding and not filling:
-                continue
+    most = load.kv_blocks // peak if apart else 0
+    best = _NONE
+    for decoding in range(most + 1 if len(ends[DECODE]) else 1):
+        for filling in range(most + 1 - decoding):
             more = filling * int(profit[ends[FILL][0]])
             shift = 0
             if decoding:
                 more += decoding * int(profit[ends[DECODE][0]])
                 shift = decoding * int(items.before[ends[DECODE][0]])
-            options = [(both, fixed_b)]
-            options += [(decode, fixed_d)] if not filling else []
-            options += [(fill, fixed_f)] if not decoding else []
-            for table, fixed in options:
-                gained = _with_levels(table, level, shift, (decoding + filling) * peak)
-                best = max(best, gained + more - fixed)
+            for (decodes, fills), table in tables.items():
+                if decodes >= bool(decoding) and fills >= bool(filling):
+                    fixed = charge.batch + decodes * charge.decode_batch + fills * charge.prefill_batch
+                    gained = _with_levels(table, level, decoding, shift, (decoding + filling) * peak)
+                    best = max(best, gained + more - fixed)
     return best
 
 
-def _with_levels(table: Ints, level: Ints, shift: int, room: int) -> int:
-    """Largest entry with the level potentials added, ``shift`` blocks more before and ``room`` less after."""
-    side = len(table)
+def _with_levels(table: Ints, level: Ints, residents: int, shift: int, room: int) -> int:
+    """Largest entry with the level potentials added: so many residents and blocks more before, ``room`` less after."""
+    side = table.shape[1]
     if shift >= side or room >= side:
         return _NONE
-    part = table[: side - shift, : side - room]
-    return int((part + level[shift:, None] - level[None, : side - room]).max())
+    before = level[np.minimum(np.arange(len(level)) + residents, len(level) - 1), shift:]
+    after = level[:, : side - room]
+    return int((table[:, : side - shift, :, : side - room] + before[:, :, None, None] - after).max())
 
 
 def levels_certificate(load: Load, weights: Weights, potentials: Potentials) -> dict[str, Any]:

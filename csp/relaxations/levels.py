@@ -1,16 +1,18 @@
 """The level bound: potentials of requests and of the memory level, found by column generation, checked exactly.
 
-Give each absent request that has generated k tokens a potential A_k, each resident one R_k, and each memory level W
-(blocks held between two batches) a potential psi_W. If every pattern (`csp.relaxations.patterns`) costs at least what
-it takes away,
+A level says how many blocks residents hold between two batches, W, and how many residents there are, n, where
+``residents`` or more count as that many (0: blocks alone). Give each absent request that has generated k tokens a
+potential A_k, each resident one R_k, and each level a potential psi. If every pattern (`csp.relaxations.patterns`)
+costs at least what it takes away,
 
-    cost(pattern) >= potentials before - potentials after + psi_W - psi_W'        W, W' the levels before and after,
+    cost(pattern) >= potentials before - potentials after + psi(n, W) - psi(n', W')        levels before and after,
 
 then summing over the batches of a schedule leaves cost >= sum over requests of A_0: memory is empty before and after.
 That holds for patterns that process nothing (they cost 0), so for schedules with empty calls too. The best potentials
 are the dual of a linear program with a row per progress and level and a column per pattern: flow is conserved for each
 progress and each level, so whoever is resident must be decoded, held or evicted in the very next batch. Columns come
-from a knapsack over (blocks before, blocks after). It is homogeneous: the number of requests only scales the bound.
+from a knapsack over levels before and after. It is homogeneous: the number of requests only scales the bound. Without
+the number of residents, many small ones that have just been filled pass for a few large ones that hold as much.
 
 With several types, a completed request counts into the level until it leaves in the next batch (slightly weaker).
 """
@@ -19,51 +21,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from csp.relaxations._knapsack import NONE, kernels
 from csp.relaxations.certificate import Potentials
 from csp.relaxations.load import Load
-from csp.relaxations.patterns import DECODE, EVICT, FILL, HOLD, LEAVE, Charges, Items, items_of
+from csp.relaxations.patterns import DECODE, EVICT, FILL, HOLD, LEAVE, Charges, items_of
 from sim.clock import TICKS_PER_MS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Counts = dict[int, int]
 
+_ACTIONS = {"D": DECODE, "H": HOLD, "E": EVICT, "F": FILL, "L": LEAVE}
+_IDLE = "HEL"
+_MOST_COLUMNS = 500
+"""Added per pricing round."""
 _EXACT_COMPLETIONS = 4
 """Completing requests are told apart from the level only where at most this many fit."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """Best profit per (blocks before, blocks after) and how it was reached."""
-
-    value: Floats
-    choice: Ints
-    parent: _Table | None = None
-    single: bool = False
-
-    def trace(self, items: Items, before: int, after: int) -> Counts:
-        """The items that reach a cell."""
-        counts: Counts = {}
-        table: _Table | None = self
-        while table is not None:
-            q = int(table.choice[before, after])
-            if q == -1:
-                break
-            if q == -2:
-                table = table.parent
-                continue
-            counts[q] = counts.get(q, 0) + 1
-            before, after = before - int(items.before[q]), after - int(items.after[q])
-            if table.single:
-                table = table.parent
-        return counts
 
 
 class Levels:
@@ -72,10 +49,14 @@ class Levels:
     Parameters
     ----------
     breaks
-        Levels that have a potential of their own; it is linear in between. All by default.
+        Numbers of blocks that have a potential of their own; it is linear in between. All by default.
+    residents
+        Numbers of residents are told apart up to so many.
     """
 
-    def __init__(self, load: Load, charge: Charges, breaks: Iterable[int] | None = None) -> None:
+    def __init__(
+        self, load: Load, charge: Charges, breaks: Iterable[int] | None = None, residents: int = 0
+    ) -> None:  # fmt: skip
         self.load, self.charge = load, charge
         self.limit = load.kv_blocks
         fits = self.limit // max(1, max(-(-(i + o - 1) // load.block_size) for i, o, _ in load.lengths))
@@ -83,6 +64,7 @@ class Levels:
         self.items = items_of(load, charge, leave=not self.apart)
         self.breaks = np.unique(np.array(sorted({0, self.limit, *(breaks or range(self.limit + 1))}), np.int64))
         self.level_basis = _hats(self.breaks, self.limit)
+        self.residents = residents
         self.resident: dict[tuple[int, int], int] = {}
         self.absent: dict[tuple[int, int], int] = {}
         for kind, (_, o, _) in enumerate(load.lengths):
@@ -92,7 +74,7 @@ class Levels:
                 self.absent[kind, k] = len(self.absent)
         self.absent = {key: len(self.resident) + row for key, row in self.absent.items()}
         self.first_level_row = len(self.resident) + len(self.absent)
-        self.rows = self.first_level_row + len(self.breaks)
+        self.rows = self.first_level_row + (residents + 1) * len(self.breaks)
         right = np.zeros(self.rows)
         for kind, (_, _, n) in enumerate(load.lengths):
             right[self.absent[kind, 0]] = n / load.requests
@@ -124,23 +106,35 @@ class Levels:
         self._known.add(key)
         items = self.items
         column = np.zeros(self.rows)
-        before = after = cost = 0
+        before = after = n_before = n_after = cost = 0
         fills = decodes = False
         for q, n in counts.items():
             for row, value in self._item_rows[q]:
                 column[row] += n * value
             before += n * int(items.before[q])
-            after += 0 if self._frees(q) else n * int(items.after[q])
+            n_before += n * int(items.before[q] > 0)
+            if not self._frees(q):
+                after += n * int(items.after[q])
+                n_after += n * int(items.after[q] > 0)
             cost += n * int(items.cost[q])
             fills |= bool(items.action[q] == FILL)
             decodes |= bool(items.action[q] == DECODE)
         charge = self.charge
         if fills or decodes:
             cost += charge.batch + fills * charge.prefill_batch + decodes * charge.decode_batch
-        column[self.first_level_row :] += self.level_basis[before] - self.level_basis[after]
+        for n, blocks, sign in ((n_before, before, 1), (n_after, after, -1)):
+            self._level_part(column)[min(n, self.residents)] += sign * self.level_basis[blocks]
         rows = np.flatnonzero(np.abs(column) > 1e-12).astype(np.int32)
         self.master.add(cost / TICKS_PER_MS, rows, column[rows])
         return True
+
+    def _level_part(self, rows: Floats) -> Floats:
+        """View of what concerns levels, per number of residents and break."""
+        return rows[self.first_level_row :].reshape(self.residents + 1, -1)
+
+    def psi(self, duals: Floats) -> Floats:
+        """Potentials of levels, per number of residents and of blocks."""
+        return self._level_part(duals) @ self.level_basis.T
 
     def _frees(self, q: int) -> bool:
         return self.apart and bool(self.items.completes[q])
@@ -160,6 +154,15 @@ class Levels:
                     self.add({self.find(DECODE, kind, k): n})
                 if not self.apart:
                     self.add({self.find(LEAVE, kind, o): n})
+
+    def take_over(self, coarser: Levels, duals: Floats) -> Floats:
+        """Add the columns of a coarser program of the same load; its duals as duals of this one."""
+        for counts in coarser._known:
+            self.add(dict(counts))
+        mine = np.concatenate([duals[: self.first_level_row], np.zeros(self.rows - self.first_level_row)])
+        for n, row in enumerate(self._level_part(mine)):
+            row[:] = coarser.psi(duals)[min(n, coarser.residents), self.breaks]
+        return mine
 
     def area_duals(self) -> Floats:
         """Row duals that the memory area proves: a price per block and batch, no level potentials."""
@@ -183,7 +186,7 @@ class Levels:
         return np.array(gains) - cost
 
     def price(self, duals: Floats) -> tuple[float, list[Counts]]:
-        """The most a pattern that processes gains over its cost, and patterns that gain."""
+        """The most a pattern gains over its cost, and patterns that gain."""
         return _Pricing(self, duals).run()
 
     def value(self, duals: Floats) -> float:
@@ -195,13 +198,13 @@ class Levels:
     def potentials(self, duals: Floats) -> Potentials:
         """Duals in whole ticks."""
         ticks = [round(x * TICKS_PER_MS) for x in duals]
-        levels = self.level_basis @ duals[self.first_level_row :]
         resident: list[tuple[int, ...]] = []
         absent: list[tuple[int, ...]] = []
         for kind, (_, o, _) in enumerate(self.load.lengths):
             resident.append(tuple(ticks[self.resident[kind, k]] for k in range(1, o if self.apart else o + 1)))
             absent.append(tuple(ticks[self.absent[kind, k]] for k in range(o)))
-        return Potentials(tuple(resident), tuple(absent), tuple(round(x * TICKS_PER_MS) for x in levels), self.apart)
+        levels = tuple(tuple(round(x * TICKS_PER_MS) for x in row) for row in self.psi(duals))
+        return Potentials(tuple(resident), tuple(absent), levels, self.apart)
 
 
 class _Pricing:
@@ -211,74 +214,64 @@ class _Pricing:
         self.levels, self.items = levels, levels.items
         self.limit = levels.limit
         self.profit = levels.profits(duals)
-        self.psi = levels.level_basis @ duals[levels.first_level_row :]
-        self.close, self.one_more = kernels()
+        self.psi = levels.psi(duals)
 
-    def _pick(self, *actions: int) -> tuple[Ints, Ints, Floats, Ints]:
+    def _pick(self, actions: str) -> Ints:
+        """Items with some actions; completing ones not where they are set apart."""
         items = self.items
-        chosen = np.isin(items.action, actions)
-        if self.levels.apart:
-            chosen &= ~items.completes
-        q = np.flatnonzero(chosen)
-        return items.before[q], items.after[q], self.profit[q], q
+        chosen = np.isin(items.action, [_ACTIONS[a] for a in actions])
+        return np.flatnonzero(chosen & ~items.completes if self.levels.apart else chosen)
 
-    def _closed(self, table: _Table | None, *actions: int) -> _Table:
-        side = self.limit + 1
-        if table is None:
-            value, choice = np.full((side, side), NONE), np.full((side, side), -1, np.int64)
-            value[0, 0] = 0.0
-        else:
-            value, choice = table.value.copy(), np.full((side, side), -2, np.int64)
-        self.close(value, choice, *self._pick(*actions))
-        return _Table(value, choice, table)
+    def _given(self, actions: str) -> tuple[Ints, Ints, Floats]:
+        q = self._pick(actions)
+        return self.items.before[q], self.items.after[q], self.profit[q]
 
-    def _plus(self, table: _Table, action: int) -> _Table:
-        value, choice = self.one_more(table.value, *self._pick(action))
-        return _Table(value, choice, table, single=True)
+    def _closed(self, start: Floats, actions: str) -> Floats:
+        from csp.relaxations._knapsack import close
+
+        table = start.copy()
+        close(table, *self._given(actions))
+        return table
 
     def run(self) -> tuple[float, list[Counts]]:
-        """Largest gain over all patterns that process, and the best patterns per level."""
-        idle = self._closed(None, HOLD, EVICT, LEAVE)
-        decode, fill = self._closed(idle, DECODE), self._closed(idle, FILL)
-        one_decode, one_fill = self._plus(decode, DECODE), self._plus(fill, FILL)
-        decode_first = self._closed(one_decode, FILL)
-        tables = {"D": one_decode, "F": one_fill, "DF": self._plus(decode_first, FILL), "": idle}
-        found: list[tuple[float, _Table, int, int, int, int]] = []
-        if not self.levels.apart:
-            for flags, table in tables.items():
-                self._candidates(found, flags, table, 0, 0)
-        else:
-            extra = {"D": decode, "F": fill, "D+F": self._closed(one_fill, DECODE), "F+D": decode_first,
-                     "DF": self._closed(decode, FILL)}  # fmt: skip
-            self._apart(found, tables, extra)
-        worst = max((gain for gain, *_ in found), default=0.0)
-        found = sorted((f for f in found if f[0] > 1e-9), key=lambda f: -f[0])[:200]
-        return worst, [self._counts(*f[1:]) for f in found]
+        """Largest gain over all patterns, and the best patterns per level.
 
-    def _apart(self, found: list[Any], plain: dict[str, _Table], extra: dict[str, _Table]) -> None:
-        """Patterns by how many requests complete by decoding and by refilling (their blocks are free afterwards)."""
-        ((i, o, _),) = self.levels.load.lengths
-        most = self.limit // -(-(i + o - 1) // self.levels.load.block_size)
-        for decoding in range(most + 1 if o > 1 else 1):
-            for filling in range(most + 1 - decoding):
-                if not decoding and not filling:
-                    for flags, table in plain.items():
-                        self._candidates(found, flags, table, 0, 0)
-                elif not filling:
-                    self._candidates(found, "D", extra["D"], decoding, 0)
-                    self._candidates(found, "DF", extra["D+F"], decoding, 0)
-                elif not decoding:
-                    self._candidates(found, "F", extra["F"], 0, filling)
-                    self._candidates(found, "DF", extra["F+D"], 0, filling)
-                else:
-                    self._candidates(found, "DF", extra["DF"], decoding, filling)
+        A table whose patterns are charged for decode steps or fills may hold patterns without: they are dearer there
+        than where they belong.
+        """
+        from csp.relaxations._knapsack import NONE
+
+        n, w = self.psi.shape
+        start = np.full((n, w, n, w), NONE)
+        start[0, 0, 0, 0] = 0.0
+        tables = {"": self._closed(start, _IDLE)}
+        tables["D"], tables["F"] = self._closed(tables[""], _IDLE + "D"), self._closed(tables[""], "F")
+        tables["DF"] = self._closed(tables["D"], "F")
+        found: list[_Candidate] = []
+        for decoding, filling in self._completions():
+            for flags, table in tables.items():
+                if ("D" in flags or not decoding) and ("F" in flags or not filling):
+                    self._candidates(found, flags, table, decoding, filling)
+        worst = max((c.gain for c in found), default=0.0)
+        found = sorted((c for c in found if c.gain > 1e-9), key=lambda c: -c.gain)[:_MOST_COLUMNS]
+        return worst, [self._counts(tables[c.flags], c) for c in found]
+
+    def _completions(self) -> Iterator[tuple[int, int]]:
+        """How many requests complete by decoding and by filling (their blocks are free afterwards), where set apart."""
+        yield 0, 0
+        if self.levels.apart:
+            ((i, o, _),) = self.levels.load.lengths
+            most = self.limit // -(-(i + o - 1) // self.levels.load.block_size)
+            for decoding in range(most + 1 if o > 1 else 1):
+                for filling in range(0 if decoding else 1, most + 1 - decoding):
+                    yield decoding, filling
 
     def _completing(self, action: int) -> int:
-        items = self.items
-        found = np.flatnonzero((items.action == action) & items.completes)
-        return int(found[0]) if len(found) else -1
+        return int(np.flatnonzero((self.items.action == action) & self.items.completes)[0])
 
-    def _candidates(self, found: list[Any], flags: str, table: _Table, decoding: int, filling: int) -> None:
+    def _candidates(
+        self, found: list[_Candidate], flags: str, table: Floats, decoding: int, filling: int
+    ) -> None:  # fmt: skip
         charge, items = self.levels.charge, self.items
         fixed = (charge.batch if flags else 0) + charge.prefill_batch * ("F" in flags)
         fixed += charge.decode_batch * ("D" in flags)
@@ -293,28 +286,53 @@ class _Pricing:
         if shift > self.limit or room > self.limit:
             return
         side, width = self.limit + 1 - shift, self.limit + 1 - room
-        total = table.value[:side, :width] + gain + self.psi[shift:, None] - self.psi[None, :width]
-        for w, m in enumerate(total.argmax(axis=1)):
-            found.append((float(total[w, m]), table, w, int(m), decoding, filling))
-        for m, w in enumerate(total.argmax(axis=0)):
-            found.append((float(total[w, m]), table, int(w), m, decoding, filling))
+        most = self.levels.residents
+        taken = self.psi[np.minimum(np.arange(most + 1) + decoding, most), shift:]
+        left = self.psi[:, :width]
+        total = table[:, :side, :, :width] + (taken[:, :, None, None] + gain) - left[None, None]
+        flat = total.reshape(taken.size, left.size)
+        pairs = {
+            *enumerate(flat.argmax(axis=1).tolist()),
+            *((w, m) for m, w in enumerate(flat.argmax(axis=0).tolist())),
+        }
+        for at, to in pairs:
+            cell = (*divmod(at, side), *divmod(to, width))
+            found.append(_Candidate(float(flat[at, to]), flags, cell, decoding, filling))
 
-    def _counts(self, table: _Table, before: int, after: int, decoding: int, filling: int) -> Counts:
-        counts = table.trace(self.items, before, after)
-        for number, action in ((decoding, DECODE), (filling, FILL)):
+    def _counts(self, table: Floats, candidate: _Candidate) -> Counts:
+        from csp.relaxations._knapsack import trace
+
+        chosen = self._pick(_IDLE + candidate.flags)
+        used = trace(table, *self._given(_IDLE + candidate.flags), *candidate.cell)
+        counts = {int(q): int(n) for q, n in zip(chosen, used, strict=True) if n}
+        for number, action in ((candidate.decoding, DECODE), (candidate.filling, FILL)):
             if number:
-                q = self._completing(action)
-                counts[q] = counts.get(q, 0) + number
+                counts[self._completing(action)] = number
         return counts
+
+
+class _Candidate(NamedTuple):
+    """A pattern that may gain: the cell of a table it ends in, and those that complete beside it."""
+
+    gain: float
+    flags: str
+    cell: tuple[int, int, int, int]
+    decoding: int
+    filling: int
 
 
 def solve_levels(
     levels: Levels, *, time_limit_s: float = 60.0, tolerance: float = 1e-6, smoothing: float = 0.8,
-    began: float | None = None,
+    began: float | None = None, start: tuple[Levels, Floats] | None = None,
 ) -> tuple[Floats, bool]:  # fmt: skip
     """Generate columns until the bound is within ``tolerance`` of the program's value or time is over.
 
     Prices at a point between the best duals so far and the program's (Wentges smoothing), which needs far fewer rounds.
+
+    Parameters
+    ----------
+    start
+        A coarser program of the same load that has been solved, and its duals.
 
     Returns
     -------
@@ -323,7 +341,11 @@ def solve_levels(
     began = time.monotonic() if began is None else began
     least = levels.charge.least / TICKS_PER_MS
     levels.seed()
-    centre = levels.area_duals()
+    if start is None:
+        centre = levels.area_duals()
+    else:
+        centre = levels.take_over(*start)
+        centre /= 1 + max(0.0, levels.price(centre)[0]) / least
     best = levels.value(centre)
     value, duals = levels.master.solve()
     while True:

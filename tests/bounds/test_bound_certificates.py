@@ -57,7 +57,7 @@ def first_potential(inputs: Inputs) -> None:
 
 def levels_dropped(inputs: Inputs) -> None:
     certificate = inputs["certificate"]
-    (certificate["sets"] if "sets" in certificate else certificate["potentials"]["level"]).pop()
+    (certificate["sets"] if "sets" in certificate else certificate["potentials"]["level"][0]).pop()
 
 
 def everything_flat(inputs: Inputs) -> None:
@@ -66,7 +66,7 @@ def everything_flat(inputs: Inputs) -> None:
     if "sets" in certificate:
         certificate["sets"] = [0] * len(certificate["sets"])
     else:
-        certificate["potentials"]["level"] = [0] * len(certificate["potentials"]["level"])
+        certificate["potentials"]["level"] = [[0] * len(row) for row in certificate["potentials"]["level"]]
 
 
 def longer_requests(inputs: Inputs) -> None:

@@ -7,15 +7,19 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
+from bounds.lower.circulation import bound as circulation_bound
 from bounds.lower.levels import bound
 from csp.relaxations.aggregate import Relaxation
 from csp.relaxations.certificate import Potentials, dominated, prove, recheck
 from csp.relaxations.coarsen import coarsen
+from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.levels import Levels, solve_levels
 from csp.relaxations.load import Load, load_of
-from csp.relaxations.patterns import charges
+from csp.relaxations.patterns import DECODE, FILL, charges
 from csp.result import Bound
 from sim.clock import TICKS_PER_MS
 from sim.cost.model import CostModel, load_cost_model
@@ -41,9 +45,81 @@ def made(instance: Instance, cost: CostModel = LINEAR) -> Bound:
     ],
 )
 def test_reference_values(inputs: int, outputs: int, capacity: int, per_request_ms: float) -> None:
-    """Level programs solved by another program (design notes of the project)."""
-    found = made(Instance((Request(inputs, outputs),) * 5, capacity, 4096))
-    assert found.value_ms / 5 == pytest.approx(per_request_ms, abs=2e-5)
+    """Level programs without numbers of residents, solved by another program (design notes of the project)."""
+    load = load_of(Instance((Request(inputs, outputs),) * 5, capacity, 4096))
+    charge = charges(load, LINEAR, additive_weights(load, LINEAR))
+    levels = Levels(load, charge)
+    duals, converged = solve_levels(levels, time_limit_s=30)
+    assert converged
+    proven = prove(load, charge, levels.potentials(duals))
+    assert float(proven) / TICKS_PER_MS / 5 == pytest.approx(per_request_ms, abs=2e-5)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "capacity"), [(8, 8, 30), (1, 6, 9), (1, 7, 11), (3, 6, 20)])
+def test_numbers_of_residents_prove_more(inputs: int, outputs: int, capacity: int) -> None:
+    """Than blocks alone; and no more than whole resident sets."""
+    instance = Instance((Request(inputs, outputs),) * 5, capacity, 4096)
+    load = load_of(instance)
+    charge = charges(load, LINEAR, additive_weights(load, LINEAR))
+    proven = []
+    start = None
+    for residents in (0, 2, capacity // inputs):
+        levels = Levels(load, charge, residents=residents)
+        duals, converged = solve_levels(levels, time_limit_s=30, start=start)
+        assert converged
+        start = levels, duals
+        proven.append(prove(load, charge, levels.potentials(duals)))
+    sets = circulation_bound(instance, LINEAR)
+    assert sets is not None
+    assert proven[0] < proven[2] <= sets.value_ticks
+    assert proven[0] <= proven[1] * (1 + 1e-5)
+    assert proven[1] <= proven[2] * (1 + 1e-5)
+    found = made(instance)
+    assert found.inputs["residents"] > 0
+    assert found.value_ticks > proven[0]
+
+
+def brute_force_gain(levels: Levels, duals: npt.NDArray[np.float64]) -> float:
+    """The most a pattern gains, by listing all of them."""
+    items, psi, profit = levels.items, levels.psi(duals), levels.profits(duals)
+    charge, most = levels.charge, levels.residents
+    best = -math.inf
+
+    def extend(q: int, used: list[int], before: int, after: int) -> None:
+        nonlocal best
+        if q == len(items):
+            rows = [r for r in range(len(items)) for _ in range(used[r])]
+            fills = any(items.action[r] == FILL for r in rows)
+            decodes = any(items.action[r] == DECODE for r in rows)
+            stays = [r for r in rows if items.after[r] and not (levels.apart and items.completes[r])]
+            left = sum(int(items.after[r]) for r in stays)
+            fixed = charge.batch * (fills or decodes) + fills * charge.prefill_batch + decodes * charge.decode_batch
+            gain = sum(float(profit[r]) for r in rows) - fixed / TICKS_PER_MS - psi[min(most, len(stays)), left]
+            residents = sum(1 for r in rows if items.before[r])
+            best = max(best, gain + psi[min(most, residents), before])
+            return
+        number = 0
+        while before + number * items.before[q] <= levels.limit and after + number * items.after[q] <= levels.limit:
+            extend(q + 1, [*used, number], before + number * int(items.before[q]),
+                   after + number * int(items.after[q]))  # fmt: skip
+            number += 1
+
+    extend(0, [], 0, 0)
+    return best
+
+
+@pytest.mark.parametrize("lengths", [((1, 3, 4),), ((1, 2, 2), (2, 2, 1)), ((2, 3, 2),)])
+@pytest.mark.parametrize("residents", [0, 1, 2, 5])
+def test_pricing_finds_the_best_pattern(lengths: tuple[tuple[int, int, int], ...], residents: int) -> None:
+    load = Load(lengths, 5, 1, 9, None)
+    charge = charges(load, LINEAR, additive_weights(load, LINEAR))
+    levels = Levels(load, charge, residents=residents)
+    levels.seed()
+    duals = np.random.default_rng(residents).uniform(0, 5, levels.rows)
+    gain, patterns = levels.price(duals)
+    assert gain == pytest.approx(max(0.0, brute_force_gain(levels, duals)), abs=1e-9)
+    assert gain > 0
+    assert all(levels.add(counts) for counts in patterns if tuple(sorted(counts.items())) not in levels._known)
 
 
 def test_proves_an_optimum() -> None:
@@ -89,7 +165,7 @@ def test_damaged_certificates_are_refused(damage: str) -> None:
     elif damage == "weights":
         certificate["piece_weights"][0] = ["3/2"]
     else:
-        certificate["potentials"]["level"] = certificate["potentials"]["level"][:-1]
+        certificate["potentials"]["level"][0].pop()
     with pytest.raises(ValueError):
         recheck("levels", inputs, instance, LINEAR)
 
@@ -106,15 +182,23 @@ def test_coarsening_rounds_down() -> None:
     assert not dominated(((4, 2, 6),), load.lengths)
 
 
+def test_too_many_numbers_of_residents_are_refused() -> None:
+    load = Load(((1, 3, 1),), 99, 1, 99, None)
+    charge = charges(load, LINEAR, additive_weights(load, LINEAR))
+    potentials = Potentials(((1, 2),), ((5, 4, 3),), ((0,) * 100,) * 99, True)
+    with pytest.raises(ValueError, match="too many"):
+        prove(load, charge, potentials)
+
+
 def test_left_out_where_the_knapsack_is_too_large() -> None:
     assert bound(Instance((Request(100, 900),) * 3, 100_000, 4096), LINEAR) is None
 
 
 def test_potentials_round_trip() -> None:
-    potentials = Potentials(((1, 2),), ((5, 4, 3),), (0, 1, 2, 3), True)
+    potentials = Potentials(((1, 2),), ((5, 4, 3),), ((0, 1, 2, 3), (0, 0, 2, 3)), True)
     assert Potentials.from_dict(json.loads(json.dumps(potentials.to_dict()))) == potentials
     with pytest.raises(ValueError, match="too large"):
         load = Load(((1, 3, 1),), 3, 1, 9, None)
         charge = charges(load, LINEAR, Relaxation(load, LINEAR, 1, 1).default_multipliers().weights)
-        prove(load, charge, replace(potentials, level=(0, 2**60, 0, 0)))
-    assert math.isfinite(float(Potentials.from_dict(potentials.to_dict()).level[0]))
+        prove(load, charge, replace(potentials, level=((0, 2**60, 0, 0),)))
+    assert math.isfinite(float(Potentials.from_dict(potentials.to_dict()).level[0][0]))

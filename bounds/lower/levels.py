@@ -30,7 +30,7 @@ MOST_WORK = 250_000_000
 MOST_TYPES = 6
 DEFAULT_TIME_LIMIT_S = 60.0
 _ALL_LEVELS = 200
-MOST_RESIDENTS, MOST_FINE_WORK = 12, 100_000_000
+_LEAST_RESIDENTS, MOST_RESIDENTS, MOST_FINE_WORK = 2, 12, 100_000_000
 """Numbers of residents told apart, as far as knapsacks stay so small."""
 _FINE_LEVELS, _FINE_TOLERANCE = 400, 1e-4
 
@@ -48,11 +48,12 @@ def bound(
     charge = charges(load, cost, weights)
     if (load.kv_blocks + 1) ** 2 * sum(o for _, o, _ in load.lengths) > MOST_WORK or charge.least <= 0:
         return None
-    limit, best, ticks = time_limit_s or DEFAULT_TIME_LIMIT_S, None, Fraction(-1)
+    limit, best, ticks, each = time_limit_s or DEFAULT_TIME_LIMIT_S, None, Fraction(-1), {}
     try:
         for levels, duals, converged in _programs(load, charge, limit, began):
             potentials = levels.potentials(duals)
             proven = prove(load, charge, potentials)
+            each[str(levels.residents)] = float(proven) / TICKS_PER_MS / load.requests
             if proven > ticks:
                 best, ticks = (levels, potentials, converged), proven
     except (PotentialsTooLargeError, ArithmeticError):
@@ -63,7 +64,7 @@ def bound(
     inputs = {
         "types": len(load.lengths), "residents": levels.residents, "items": len(levels.items),
         "columns": levels.master.columns, "converged": converged,
-        "per_request_ms": float(ticks) / TICKS_PER_MS / load.requests,
+        "per_request_ms": each,
         "certificate": levels_certificate(load, weights, potentials),
     }  # fmt: skip
     return Bound("levels", math.ceil(ticks), time.monotonic() - began, inputs)
@@ -93,4 +94,5 @@ def _residents(load: Load) -> int:
     """Numbers of residents worth telling apart."""
     fit = load.kv_blocks // min(-(-i // load.block_size) for i, _, _ in load.lengths)
     work = (load.kv_blocks + 1) ** 2 * sum(o for _, o, _ in load.lengths)
-    return max(0, min(fit, MOST_RESIDENTS, math.isqrt(MOST_FINE_WORK // work) - 1))
+    told_apart = min(fit, MOST_RESIDENTS, math.isqrt(MOST_FINE_WORK // work) - 1)
+    return told_apart if told_apart >= _LEAST_RESIDENTS else 0

@@ -37,8 +37,8 @@ Counts = dict[int, int]
 
 _ACTIONS = {"D": DECODE, "H": HOLD, "E": EVICT, "F": FILL, "L": LEAVE}
 _IDLE = "HEL"
-_MOST_COLUMNS = 500
-"""Added per pricing round."""
+_MOST_COLUMNS, _LEAST_GAIN = 500, 1e-9
+"""Added per pricing round, and what one gains, in ms."""
 _EXACT_COMPLETIONS = 4
 """Completing requests are told apart from the level only where at most this many fit."""
 
@@ -253,7 +253,7 @@ class _Pricing:
                 if ("D" in flags or not decoding) and ("F" in flags or not filling):
                     self._candidates(found, flags, table, decoding, filling)
         worst = max((c.gain for c in found), default=0.0)
-        found = sorted((c for c in found if c.gain > 1e-9), key=lambda c: -c.gain)[:_MOST_COLUMNS]
+        found = sorted(found, key=lambda c: -c.gain)[:_MOST_COLUMNS]
         return worst, [self._counts(tables[c.flags], c) for c in found]
 
     def _completions(self) -> Iterator[tuple[int, int]]:
@@ -272,6 +272,8 @@ class _Pricing:
     def _candidates(
         self, found: list[_Candidate], flags: str, table: Floats, decoding: int, filling: int
     ) -> None:  # fmt: skip
+        from csp.relaxations._knapsack import best_cells
+
         charge, items = self.levels.charge, self.items
         fixed = (charge.batch if flags else 0) + charge.prefill_batch * ("F" in flags)
         fixed += charge.decode_batch * ("D" in flags)
@@ -288,16 +290,10 @@ class _Pricing:
         side, width = self.limit + 1 - shift, self.limit + 1 - room
         most = self.levels.residents
         taken = self.psi[np.minimum(np.arange(most + 1) + decoding, most), shift:]
-        left = self.psi[:, :width]
-        total = table[:, :side, :, :width] + (taken[:, :, None, None] + gain) - left[None, None]
-        flat = total.reshape(taken.size, left.size)
-        pairs = {
-            *enumerate(flat.argmax(axis=1).tolist()),
-            *((w, m) for m, w in enumerate(flat.argmax(axis=0).tolist())),
-        }
-        for at, to in pairs:
-            cell = (*divmod(at, side), *divmod(to, width))
-            found.append(_Candidate(float(flat[at, to]), flags, cell, decoding, filling))
+        value, before, after = best_cells(table, taken + gain, self.psi[:, :width])
+        for x in np.flatnonzero(value > _LEAST_GAIN).tolist():
+            cell = (*divmod(int(before[x]), side), *divmod(int(after[x]), width))
+            found.append(_Candidate(float(value[x]), flags, cell, decoding, filling))
 
     def _counts(self, table: Floats, candidate: _Candidate) -> Counts:
         from csp.relaxations._knapsack import trace

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from bounds.upper._exact import Tally
 from csp.objectives import load_objective
 from csp.result import Bound, Result
 from sim.cost.model import CostModel
@@ -69,10 +70,13 @@ class Comparison:
     instance: Instance
     result: Result
     rows: tuple[Row, ...]
+    windows: Tally | None = None
+    """What became of windows of the best schedule that were solved exactly."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form: the result's fields and the schedulers."""
-        return self.result.to_dict() | {"schedulers": [row.to_dict() for row in self.rows]}
+        """The JSON form: the result's fields, the schedulers and, where there were any, exact windows."""
+        windows = {"exact_windows": self.windows.to_dict()} if self.windows and self.windows.total else {}
+        return self.result.to_dict() | {"schedulers": [row.to_dict() for row in self.rows]} | windows
 
 
 def with_bounds(result: Result, bounds: Sequence[Bound]) -> Result:

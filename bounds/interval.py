@@ -12,6 +12,7 @@ from fractions import Fraction
 from bounds.compare import Comparison, rows
 from bounds.lower import QUICK, bound_names, iter_bounds
 from bounds.upper import LATE, METHODS, cycles, improvers, methods, windows
+from bounds.upper._exact import Tally
 from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
 from csp.solve import solve
@@ -63,6 +64,8 @@ class Search:
     found_by: str | None = None
     solved: Result | None = None
     """The exact solver's answer, where it was asked."""
+    tally: Tally = field(default_factory=Tally)
+    """Of windows solved exactly."""
     solver_best: Ticks | None = None
     solver_lower: Ticks | None = None
 
@@ -173,7 +176,7 @@ def find_interval(
     if solvable and not search.done:
         _solve(search, seed)
     result = _result(search, seed, time.monotonic() - began)
-    return Comparison(instance, result, rows(simulations, result, search.cost))
+    return Comparison(instance, result, rows(simulations, result, search.cost), search.tally)
 
 
 def first_schedule(
@@ -250,8 +253,9 @@ def _polish(search: Search) -> None:
         def over(until: float = until) -> bool:
             return search.done or time.monotonic() >= until
 
-        for schedule in method(search.best, search.cost, search.objective, over):
-            search.offer(replay(search.instance, schedule, cost=search.cost), f"{origin}, {name}")
+        for schedule in method(search.best, search.cost, search.objective, over, tally=search.tally):
+            exactly = f" ({search.tally.improved:,} exact)" if search.tally.improved else ""
+            search.offer(replay(search.instance, schedule, cost=search.cost), f"{origin}, {name}{exactly}")
 
 
 def _small(instance: Instance) -> bool:

@@ -102,6 +102,8 @@ def horizon(problem: Problem) -> tuple[int, bool]:
     """
     from csp.objectives import load_objective
 
+    if problem.boundary is not None:
+        return problem.boundary.batches, True
     instance, cost, rules = problem.instance, problem.cost, problem.rules
     counts: list[int | None] = []
     goals = [(problem.objective, problem.cutoff), *problem.limits]

@@ -200,6 +200,11 @@ class State:
         """KVs resident for this request alone: all but those of a shared prefix."""
         return self.kv[i] if self.prefixes is None else max(0, self.kv[i] - self.prefixes.attached[i])
 
+    def place(self, i: int, generated: int, kv: int, *, ready: bool) -> None:
+        """Put a request where a part of a schedule finds it: tokens generated, KVs, whether it decodes next."""
+        self.generated[i], self.ready[i] = generated, ready
+        self._set_kv(i, kv)
+
     def _set_kv(self, i: int, kv: int) -> None:
         if self.prefixes is None:
             before, self.kv[i] = self.kv[i], kv

@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         out.print(report.distance_table(comparison))
         for line in report.stalled_lines(comparison):
             out.print(line, soft_wrap=True)
+        for line in report.window_lines(comparison):
+            out.print(line, soft_wrap=True)
         out.print("lower bounds, for every schedule:")
         for line in report.bound_lines(comparison.result.bounds):
             out.print(line, soft_wrap=True)

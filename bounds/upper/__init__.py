@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from typing import Protocol
 
+from bounds.upper._exact import Tally
 from sim.cost.model import CostModel
 from sim.instance import Instance
 from sim.replay import Replay
@@ -20,11 +22,17 @@ LATE = ("walk", "cycles")
 """Tried after them: for them there is always something left to try."""
 
 IMPROVERS = ("windows",)
-"""Files with ``improved(start, cost, objective, until)``, which start from the best schedule known."""
+"""Files with ``improved(start, cost, objective, until, *, tally)``, which start from the best schedule known."""
 
 Method = Callable[[Instance, CostModel, str, Callable[[], bool], float], Iterator[tuple[Schedule, str]]]
 
-Improver = Callable[[Replay, CostModel, str, Callable[[], bool]], Iterator[Schedule]]
+
+class Improver(Protocol):
+    """A method that starts from a schedule; exact windows are counted in the tally."""
+
+    def __call__(
+        self, start: Replay, cost: CostModel, objective: str, until: Callable[[], bool], *, tally: Tally | None = None
+    ) -> Iterator[Schedule]: ...
 
 
 def methods(objective: str, names: Sequence[str] = METHODS) -> list[tuple[str, Method]]:

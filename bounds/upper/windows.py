@@ -6,21 +6,26 @@ before. Whether the new window is kept is decided as in simulated annealing, by 
 that prefill, and by a price on memory that rises towards one end of the schedule: requests drift to the other end, and
 batches at the dear end run empty.
 
-Two kinds of windows take turns, each until it gains nothing more. *Plain* ones move whole requests, and nobody who is
-preempted, filled in chunks or held between decode steps: under an additive cost only flags vary, and a window may span
-thousands of batches. *Preempting* ones are short and open each request's way between the state it enters the window in
-and the state it leaves it in: filled, held, decoded or evicted as is cheapest (`csp.search._between`).
+Three kinds of windows take turns. *Plain* ones move whole requests, and nobody who is preempted, filled in chunks or
+held between decode steps: under an additive cost only flags vary, and a window may span thousands of batches.
+*Preempting* ones are short and open each request's way between the state it enters the window in and the state it
+leaves it in: filled, held, decoded or evicted as is cheapest (`csp.search._between`). *Exact* ones are shorter still,
+solved as integer programs (`bounds.upper._exact`), under any cost. The first two go on until they gain nothing
+more; exact ones have a share of the time until then, and all of it afterwards.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
-from itertools import count, cycle, pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bounds.upper._events import Events, occupied, read, runs_of, write
+from bounds.upper._exact import Tally, improved_exactly
 from bounds.upper._preempting import Preempting
 from sim.cost.model import CostModel
 from sim.instance import Instance
@@ -44,29 +49,50 @@ _NEAR = 2.0
 """Requests are near each other if no more than so many times those that run at once are filled between them."""
 _IN_VAIN, _WORTH = 8, 1e-4
 """Rounds in a row that gain less than this share, after which to stop."""
+_EXACT_SHARE = 0.15
+"""Of the time that the others took so far, what exact windows may take while those still gain."""
 
 
 def applies(instance: Instance, cost: CostModel) -> bool:
-    """Whether batches cost the sum of their entries and flags, and nobody's KVs come from elsewhere."""
-    return cost.additive and not any(r.prefilled or r.prefix for r in instance.requests)
+    """Whether nobody's KVs come from elsewhere; where costs do not add up, exact windows only, offline."""
+    return (cost.additive or instance.offline) and not any(r.prefilled or r.prefix for r in instance.requests)
 
 
 def improved(
-    start: Replay, cost: CostModel, objective: str, until: Callable[[], bool], *, seed: int = 0
-) -> Iterator[Schedule]:
-    """Ever better schedules than ``start`` until ``until()`` says stop or little more is gained."""
+    start: Replay, cost: CostModel, objective: str, until: Callable[[], bool], *, seed: int = 0,
+    tally: Tally | None = None,
+) -> Iterator[Schedule]:  # fmt: skip
+    """Ever better schedules than ``start`` until ``until()`` says stop or little more is gained.
+
+    Parameters
+    ----------
+    tally
+        Where exact windows are counted.
+    """
     if not applies(start.instance, cost) or any(not (run.decode or run.fills) for run in runs_of(start)):
         return
     random = np.random.default_rng(seed)
-    best = start
-    kinds: tuple[Kind, ...] = (Plain, Preempting)
-    for kind in cycle(kinds):
-        before = best.makespan_ticks
-        for better in _rounds(kind, best, cost, random, until):
+    best, tally = start, Tally() if tally is None else tally
+    kinds: tuple[Kind, ...] = (Plain, Preempting) if cost.additive else ()
+    while True:
+        enough, began = (1 - _WORTH) * best.makespan_ticks, time.monotonic()
+        for kind in kinds:
+            for better in _rounds(kind, best, cost, random, until):
+                best = better
+                yield best.schedule
+        share = _EXACT_SHARE if best.makespan_ticks <= enough else math.inf
+        within = _within(share * (time.monotonic() - began), until)
+        for better in improved_exactly(best, cost, random, within, tally):
             best = better
             yield best.schedule
-        if until() or (kind is Preempting and best.makespan_ticks > (1 - _WORTH) * before):
+        if until() or best.makespan_ticks > enough:
             return
+
+
+def _within(seconds: float, until: Callable[[], bool]) -> Callable[[], bool]:
+    """Stop after so many seconds from now too."""
+    limit = time.monotonic() + seconds
+    return lambda: until() or time.monotonic() >= limit
 
 
 def _rounds(

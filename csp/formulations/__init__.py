@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from csp.program import Program, Terms, plus, times
 from sim.clock import TICKS_PER_MS
+from sim.errors import InputError
 from sim.instance import Request
 from sim.registry import load
 from sim.replay import Replay
@@ -101,6 +102,8 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     sim.errors.InputError
         If the formulation or the objective is unknown.
     """
+    if problem.boundary is not None and problem.formulation != "flow":
+        raise InputError("only flow can begin and end in given states", field="formulation", value=problem.formulation)
     module = load("csp.formulations", problem.formulation, what="formulation")
     formulated = cast(Formulated, module.formulate(problem, control))
     goal, *others = problem.goals

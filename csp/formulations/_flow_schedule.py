@@ -17,11 +17,11 @@ _MOVES = {"preempt": "preempt", "drop": "preempt", "swap-out": "swap_out", "swap
           "swap-in-decode": "swap_in", "swap-in-leave": "swap_in"}  # fmt: skip
 
 
-def decode_flow(values: Sequence[int], placed: Placed, kinds: Kinds, batches: int) -> Schedule:
+def decode_flow(values: Sequence[int], placed: Placed, kinds: Kinds, starts: Sequence[State], batches: int) -> Schedule:
     """Hand a type's flow to its copies; copies in the same state are interchangeable, first in first out."""
     where: dict[tuple[int, State], list[int]] = defaultdict(list)
     for t, (_, copies) in enumerate(kinds):
-        where[t, (ABSENT, 0, 0)] = list(copies)
+        where[t, starts[t]] = list(copies)
     flow: list[dict[int, list[tuple[Arc, int]]]] = [defaultdict(list) for _ in range(batches)]
     for (t, j, arc), v in placed.items():
         if values[v] and arc.what not in ("wait", "hold", "stay"):
@@ -67,7 +67,9 @@ def _move_copies(
         where[t, state] += who
 
 
-def encode_flow(run: Replay, placed: Placed, kinds: Kinds, batches: int) -> dict[int, int] | None:
+def encode_flow(
+    run: Replay, placed: Placed, kinds: Kinds, starts: Sequence[State], batches: int
+) -> dict[int, int] | None:
     """Arc variables' values of a replayed schedule; None if an arc it takes does not exist."""
     by_name = {(t, j, arc.what, arc.source, arc.target): v for (t, j, arc), v in placed.items()}
     values: dict[int, int] = defaultdict(int)
@@ -75,7 +77,7 @@ def encode_flow(run: Replay, placed: Placed, kinds: Kinds, batches: int) -> dict
     for t, (request, copies) in enumerate(kinds):
         pooled = any(arc.source[0] == POOL for (u, _, arc) in placed if u == t)
         for i in copies:
-            state: State = (ABSENT, 0, 0)
+            state = starts[t]
             for j, record in enumerate(records):
                 if state[0] == DONE:
                     break

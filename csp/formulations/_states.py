@@ -9,7 +9,7 @@ and m' - m in tokens, so the two arcs need not know each other; whoever left low
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sim.instance import Instance, Request
@@ -54,29 +54,46 @@ class Arc:
         return f"{self.what.replace('-', '_')}_{k}{tail}"
 
 
-def request_arcs(request: Request, instance: Instance, rules: Rules, *, chunks: bool) -> list[Arc]:
+Levels = frozenset[tuple[int, int]]
+"""(tokens generated, KVs) at which a fill may be interrupted."""
+
+
+def state_of(request: Request, generated: int, kv: int, *, ready: bool) -> State:
+    """A request's state between two batches."""
+    if generated == request.output_tokens:
+        return DONE, generated, 0
+    return READY if ready else FILLING if kv else ABSENT, generated, kv
+
+
+def request_arcs(
+    request: Request, instance: Instance, rules: Rules, start: State, end: State, *, chunks: bool, levels: Levels | None
+) -> list[Arc]:
     """All arcs of a request that lead from its start to its end; none if it cannot get there.
 
     Parameters
     ----------
     chunks
         Whether fills may be split over batches.
+    levels
+        Where; None for anywhere.
     """
     arcs: list[Arc] = []
-    for k in range(request.output_tokens):
+    for k in range(start[1], min(end[1] + 1, request.output_tokens)):
         arcs += _whole(request, k, instance, rules, chunks=chunks)
         if chunks:
-            arcs += _chunked(request, k, rules)
+            s = request.input_tokens + k
+            between = range(1, s) if levels is None else [m for m in range(1, s) if (k, m) in levels]
+            arcs += _chunked(request, k, between, rules)
         if rules.swap is not None:
             arcs += _swapped(request, k, rules, chunks=chunks)
     arcs = [arc for arc in arcs if instance.blocks(arc.kv) <= instance.kv_blocks]
-    first, last = distances(arcs, request.output_tokens)
+    first, last = distances(arcs, start, end)
     return [arc for arc in arcs if arc.source in first and arc.target in last]
 
 
 def _after(request: Request, k: int) -> State:
     """State of a request that has just generated its k-th token."""
-    return (DONE, k, 0) if k == request.output_tokens else (READY, k, request.input_tokens + k - 1)
+    return state_of(request, k, request.input_tokens + k - 1, ready=True)
 
 
 def _whole(request: Request, k: int, instance: Instance, rules: Rules, *, chunks: bool) -> Iterator[Arc]:
@@ -94,12 +111,12 @@ def _whole(request: Request, k: int, instance: Instance, rules: Rules, *, chunks
             yield Arc("preempt", ready, absent)
 
 
-def _chunked(request: Request, k: int, rules: Rules) -> Iterator[Arc]:
+def _chunked(request: Request, k: int, levels: Iterable[int], rules: Rules) -> Iterator[Arc]:
     s = request.input_tokens + k
     absent, pool = (ABSENT, k, 0), (POOL, k, 0)
     yield Arc("leave", absent, pool)
     yield Arc("fill", pool, _after(request, k + 1), s, s, n_prefill=1, prefill_square=s * s)
-    for m in range(1, s):
+    for m in levels:
         level: State = (FILLING, k, m)
         yield Arc("leave", level, pool, tokens=-m, prefill_square=-m * m, prefill_reads=m)
         yield Arc("chunk", pool, level, m, m, n_prefill=1, prefill_square=m * m)
@@ -132,7 +149,7 @@ def _swapped(request: Request, k: int, rules: Rules, *, chunks: bool) -> Iterato
                       transfer_ticks=moved)  # fmt: skip
 
 
-def distances(arcs: list[Arc], outputs: int) -> tuple[dict[State, int], dict[State, int]]:
+def distances(arcs: list[Arc], start: State, end: State) -> tuple[dict[State, int], dict[State, int]]:
     """Fewest batches from the start to each state, and from each state to the end; unreachable states are left out.
 
     An arc out of a pool belongs to the batch of the arc into it.
@@ -142,7 +159,7 @@ def distances(arcs: list[Arc], outputs: int) -> tuple[dict[State, int], dict[Sta
     for arc in arcs:
         out[arc.source].append(arc)
         into[arc.target].append(arc)
-    return _walk({START: 0}, out, forward=True), _walk({(DONE, outputs, 0): 0}, into, forward=False)
+    return _walk({start: 0}, out, forward=True), _walk({end: 0}, into, forward=False)
 
 
 def _walk(found: dict[State, int], arcs: dict[State, list[Arc]], *, forward: bool) -> dict[State, int]:

@@ -29,10 +29,11 @@ def identical(instance: Instance) -> Kinds:
     return [(request, tuple(copies)) for request, copies in groups.items()]
 
 
-def used_batches(program: Program, instance: Instance, batches: int) -> list[int]:
+def used_batches(program: Program, problem: Problem, batches: int) -> list[int]:
     """A binary per batch, 1 if it processes anything: the first ones are used, and at least as many as any needs."""
     used = [program.binary(f"used_{j}") for j in range(batches)]
-    least = least_batches(instance).best
+    boundary = problem.boundary
+    least = boundary.least_batches if boundary else least_batches(problem.instance).best
     for j, x in enumerate(used):
         program.lower[x] = int(j < least)
         if j:

@@ -137,7 +137,7 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     batches, enough = horizon(problem)
     grid = Grid(instance, rules, batches, control)
     program = grid.program
-    used = used_batches(program, instance, batches)
+    used = used_batches(program, problem, batches)
     features = [_batch_rows(grid, [row[j] for row in grid.cells], j, x) for j, x in enumerate(used)]
     line = timeline(problem, program, features, [[] for _ in used])
     variables = len(program.names)

@@ -11,12 +11,13 @@ from collections import defaultdict
 
 from csp.formulations import TOO_FEW, Formulated
 from csp.formulations._flow_schedule import decode_flow, encode_flow
-from csp.formulations._states import DONE, POOL, START, Arc, State, distances, request_arcs
+from csp.formulations._states import DONE, POOL, START, Arc, Levels, State, distances, request_arcs, state_of
 from csp.formulations._timeline import Kinds, Timeline, identical, timeline, used_batches
 from csp.horizon import horizon
 from csp.program import Program, Terms, plus
 from csp.solvers import Control, Problem
 from sim.cost.model import CostModel
+from sim.instance import Request
 from sim.replay import Replay
 
 MAX_CHUNK_VARIABLES = 60_000
@@ -37,19 +38,22 @@ class Network:
 
     def __init__(self, problem: Problem, control: Control, batches: int) -> None:
         self.instance, self.rules, self.batches = problem.instance, problem.rules, batches
-        self.kinds = _kinds(problem)
+        self.kinds, self.ends, levels = _kinds(problem)
+        self.whole = problem.boundary is None
         self.program = Program(f"flow-{problem.instance.name}", out_of_time=lambda: control.stopped)
         self.placed: dict[tuple[int, int, Arc], int] = {}
         self.by_batch: list[list[tuple[int, Arc, int]]] = [[] for _ in range(batches)]
         self.exact, self.exact_reason, chunks = exactness(problem, self.kinds, batches)
         for t, (request, copies) in enumerate(self.kinds):
-            arcs = request_arcs(request, self.instance, self.rules, chunks=chunks)
+            arcs = request_arcs(request, self.instance, self.rules, *self.ends[t], chunks=chunks or bool(levels[t]),
+                                levels=levels[t])  # fmt: skip
             self._place(t, arcs, len(copies))
 
     def _place(self, t: int, arcs: list[Arc], most: int) -> None:
         """Instantiate arcs where the start can reach them and they can reach the end; conserve flow at every node."""
-        first, last = distances(arcs, self.kinds[t][0].output_tokens)
-        if not arcs:
+        start, end = self.ends[t]
+        first, last = distances(arcs, start, end)
+        if not arcs and start != end:
             self.program.equal({}, most, f"no_whole_fill_of_t{t}")
         balance: dict[tuple[int, State], Terms] = defaultdict(dict)
         for j in range(self.batches):
@@ -68,7 +72,7 @@ class Network:
                     into = balance[j if pooled else j + 1, arc.target]
                     into[v] = into.get(v, 0) + 1
         for (j, state), terms in balance.items():
-            supply = most if (j, state) == (0, START) else 0
+            supply = most * (((j, state) == (0, start)) - ((j, state) == (self.batches, end)))
             self.program.equal(terms, -supply, f"balance_t{t}_b{j}_{'_'.join(map(str, state)).replace('-', '_')}")
         self._match_levels(t)
 
@@ -86,6 +90,11 @@ class Network:
                 entered = {v: 1 for level, enters, v in moves if enters and level <= x}
                 self.program.at_most(plus(entered, left), 0, f"rise_t{t}_b{j}_{k}_{x}")
 
+    @property
+    def starts(self) -> list[State]:
+        """Each type's first state."""
+        return [start for start, _ in self.ends]
+
     def generated(self, t: int, k: int, j: int) -> Terms:
         """How many of a type have their k-th token by the end of batch j."""
         return {
@@ -98,11 +107,23 @@ class Network:
         return {v: 1 for u, arc, v in self.by_batch[j] if u == t and arc.source == START and arc.target != START}
 
 
-def _kinds(problem: Problem) -> Kinds:
-    """Identical requests in one group, unless an objective needs to know which is which."""
+def _kinds(problem: Problem) -> tuple[Kinds, list[tuple[State, State]], list[Levels | None]]:
+    """Identical requests with the same ends and levels in one group, unless an objective must tell them apart."""
+    kinds = identical(problem.instance)
     if any(goal.by_request for goal in problem.goals):
-        return [(r, (i,)) for i, r in enumerate(problem.instance.requests)]
-    return identical(problem.instance)
+        kinds = [(r, (i,)) for i, r in enumerate(problem.instance.requests)]
+    if problem.boundary is None:
+        return kinds, [(START, (DONE, r.output_tokens, 0)) for r, _ in kinds], [None] * len(kinds)
+    groups: dict[tuple[Request, State, State, Levels], list[int]] = defaultdict(list)
+    for request, copies in kinds:
+        for i in copies:
+            ends = (problem.boundary.start[i], problem.boundary.end[i])
+            start, end = (state_of(request, k, kv, ready=ready) for k, kv, ready in ends)
+            groups[request, start, end, problem.boundary.levels[i]].append(i)
+    return (
+        [(request, tuple(copies)) for (request, *_), copies in groups.items()],
+        [(start, end) for _, start, end, _ in groups], [levels for *_, levels in groups],
+    )  # fmt: skip
 
 
 def formulate(problem: Problem, control: Control) -> Formulated:
@@ -110,7 +131,7 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     batches, enough = horizon(problem)
     network = Network(problem, control, batches)
     program = network.program
-    used = used_batches(program, problem.instance, batches)
+    used = used_batches(program, problem, batches)
     features = [_batch_rows(network, j, used[j]) for j in range(batches)]
     line = timeline(problem, program, features, [
         [(request, network.starting(t, j), len(copies)) for t, (request, copies) in enumerate(network.kinds)]
@@ -122,14 +143,14 @@ def formulate(problem: Problem, control: Control) -> Formulated:
         back_to_back=not line.starts, constant_ticks=line.constant_ticks,
         longest_ticks=line.longest_ticks, latest_ticks=line.latest_ticks,
         kinds=network.kinds, generated=network.generated,
-        decode=lambda values: decode_flow(values, network.placed, network.kinds, batches),
+        decode=lambda values: decode_flow(values, network.placed, network.kinds, network.starts, batches),
         encode=lambda run: _encode(run, network, line, variables),
         exact=network.exact and enough, exact_reason=network.exact_reason if enough else TOO_FEW,
     )  # fmt: skip
 
 
 def _encode(run: Replay, network: Network, line: Timeline, variables: int) -> list[int] | None:
-    found = encode_flow(run, network.placed, network.kinds, network.batches)
+    found = encode_flow(run, network.placed, network.kinds, network.starts, network.batches)
     if found is None or len(run.records) > network.batches or not all(record.entries for record in run.records):
         return None
     program = network.program
@@ -141,7 +162,12 @@ def _batch_rows(network: Network, j: int, used: int) -> dict[str, Terms]:
     """Memory, tokens, sequences and flags of one batch; its features as linear expressions."""
     program, instance, arcs = network.program, network.instance, network.by_batch[j]
     blocks = {v: instance.blocks(arc.kv) for _, arc, v in arcs}
-    program.at_most(plus(blocks, {used: -instance.kv_blocks}), 0, f"memory_{j}")
+    if network.whole:
+        program.at_most(plus(blocks, {used: -instance.kv_blocks}), 0, f"memory_{j}")
+    else:
+        program.at_most(blocks, instance.kv_blocks, f"memory_{j}")
+        evictions = {v: 1 for _, arc, v in arcs if arc.what == "preempt"}
+        program.at_most(plus(evictions, {used: -len(instance.requests)}), 0, f"evictions_{j}")
     features: dict[str, Terms] = {
         name: {v: value for _, arc, v in arcs if (value := getattr(arc, name))} for name in _FEATURES
     }
@@ -168,6 +194,8 @@ def _batch_rows(network: Network, j: int, used: int) -> dict[str, Terms]:
 
 def exactness(problem: Problem, kinds: Kinds, batches: int) -> tuple[bool, str, bool]:
     """Whether the network holds an optimal schedule, why, and whether it needs partial chunks for that."""
+    if problem.boundary is not None:
+        return False, "a part of a schedule between given states", False
     harmless, reason = whole_fills_suffice(problem)
     if harmless:
         return True, reason, False

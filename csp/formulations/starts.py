@@ -32,7 +32,7 @@ def formulate(problem: Problem, control: Control) -> Formulated:
     ]
     for t, (_, copies) in enumerate(kinds):
         program.equal(ones(start[t]), len(copies), f"each_{t}")
-    used = used_batches(program, instance, batches)
+    used = used_batches(program, problem, batches)
     features = [_batch_rows(problem, program, kinds, start, j, used[j]) for j in range(batches)]
     line = timeline(problem, program, features, [
         [(request, {start[t][j]: 1} if j < len(start[t]) else {}, len(copies))

@@ -22,6 +22,7 @@ from sim.replay import PAPER_RULES, Replay, Rules
 from sim.schedule import Schedule
 
 if TYPE_CHECKING:
+    from csp.boundary import Boundary
     from csp.formulations import Formulated
     from csp.objectives import Objective
 
@@ -64,6 +65,9 @@ class Problem:
     """Side constraints (objective name, value): every schedule's value of that objective is at most this."""
     question: bool = False
     """Whether only a schedule within the cutoff, or the proof that there is none, is asked for."""
+    boundary: Boundary | None = None
+    """States to begin and to end in, for a part of a schedule (incumbent and values are then the part's); None for a
+    whole one. Only `flow` can."""
 
     @property
     def goals(self) -> list[Objective]:

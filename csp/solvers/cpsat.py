@@ -35,6 +35,8 @@ def run(problem: Problem, control: Control) -> Answer:
     # Inclusion detection in the presolve of 9.15 certifies wrong optima (google/or-tools issue 5293; seen here on a
     # flow model under roofline cost, 2.6 % above the optimum).
     parameters.presolve_inclusion_work_limit = 0
+    if problem.boundary is not None:  # a part of a schedule: small, and one of hundreds
+        parameters.linearization_level, parameters.cp_model_probing_level = 2, 0
     if control.remaining_s is not None:
         parameters.max_time_in_seconds = max(0.01, control.remaining_s)
 

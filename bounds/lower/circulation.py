@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 import time
 
+from bounds.lower._programs import prepared
 from csp.relaxations.certificate import circulation_certificate
 from csp.relaxations.circulation import MOST_ARCS, TooManyError, network, prove_circulation, solve_circulation
-from csp.relaxations.combinatorial import additive_weights
-from csp.relaxations.load import load_of
-from csp.relaxations.patterns import charges
 from csp.result import Bound
 from sim.clock import TICKS_PER_MS
 from sim.cost.model import CostModel
@@ -29,13 +27,10 @@ def bound(
 ) -> Bound | None:
     """The bound; None where there are too many resident sets, requests arrive prefilled, or time is too short."""
     began = time.monotonic()
-    load = load_of(instance)
-    if load.prefilled:
+    given = prepared(instance, cost)
+    if given is None:
         return None
-    weights = additive_weights(load, cost)
-    charge = charges(load, cost, weights)
-    if charge.least <= 0:
-        return None
+    load, weights, charge = given
     try:
         net = network(load, charge, most_arcs=MOST_ARCS)
         found = solve_circulation(load, net, time_limit_s=time_limit_s or DEFAULT_TIME_LIMIT_S)

@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 import time
 
+from bounds.lower._programs import MOST_TYPES, prepared
 from csp.relaxations.certificate import histories_certificate
-from csp.relaxations.coarsen import coarsen
-from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.histories import Program, history_of, prove_histories
-from csp.relaxations.load import load_of
-from csp.relaxations.patterns import charges
 from csp.result import Bound
+from sim.clock import TICKS_PER_MS
 from sim.cost.model import CostModel
 from sim.instance import Instance
 
@@ -31,7 +29,6 @@ FEW_FIT, ROWS_WHERE_FEW_FIT = 8, 3_000
 where a batch with fills costs little more than one without."""
 LEAST_FILL_CHARGE = 0.25
 """Of a batch, in units of its least cost."""
-MOST_TYPES = 6
 DEFAULT_TIME_LIMIT_S = 60.0
 
 
@@ -40,18 +37,16 @@ def bound(
 ) -> Bound | None:
     """The bound; None where the program would be too large or has no solution, or requests arrive prefilled."""
     began = time.monotonic()
-    whole = load_of(instance)
-    if whole.prefilled:
+    given = prepared(instance, cost, MOST_TYPES)
+    if given is None:
         return None
-    load = coarsen(whole, MOST_TYPES)
-    weights = additive_weights(load, cost)
-    charge = charges(load, cost, weights)
+    load, weights, charge = given
     limit = time_limit_s or DEFAULT_TIME_LIMIT_S
     peak = min(-(-(i + o - 1) // load.block_size) for i, o, _ in load.lengths)
     matters = load.kv_blocks // peak > FEW_FIT and charge.prefill_batch >= LEAST_FILL_CHARGE * charge.least
     most_rows = MOST_ROWS if matters else ROWS_WHERE_FEW_FIT
     seen = history_of(load, min(most_rows, ROWS_PER_ROOT_SECOND * math.sqrt(limit)))
-    if seen is None or charge.least <= 0:
+    if seen is None:
         return None
     try:
         program = Program(load, charge, seen)
@@ -64,7 +59,7 @@ def bound(
         return None
     inputs = {
         "types": len(load.lengths), "histories": len(seen), "grid": seen.grid,
-        "per_request_ms": ticks / 1e11 / load.requests,
+        "per_request_ms": ticks / TICKS_PER_MS / load.requests,
         "certificate": histories_certificate(load, weights, seen, prices, potential),
     }  # fmt: skip
     return Bound("histories", ticks, time.monotonic() - began, inputs)

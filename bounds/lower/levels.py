@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator
 from fractions import Fraction
 
+from bounds.lower._programs import MOST_TYPES, prepared
 from csp.relaxations.certificate import PotentialsTooLargeError, levels_certificate, prove
-from csp.relaxations.coarsen import coarsen
-from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.levels import Floats, Levels, solve_levels
-from csp.relaxations.load import Load, load_of
-from csp.relaxations.patterns import Charges, charges
+from csp.relaxations.load import Load
+from csp.relaxations.patterns import Charges
 from csp.result import Bound
 from sim.clock import TICKS_PER_MS
 from sim.cost.model import CostModel
@@ -27,7 +26,6 @@ from sim.instance import Instance
 OBJECTIVES = ("makespan",)
 MOST_WORK = 250_000_000
 """Knapsack cells times items of one pricing round; beyond it the bound is left out."""
-MOST_TYPES = 6
 DEFAULT_TIME_LIMIT_S = 60.0
 _ALL_LEVELS = 200
 _LEAST_RESIDENTS, MOST_RESIDENTS, MOST_FINE_WORK = 2, 12, 100_000_000
@@ -40,13 +38,11 @@ def bound(
 ) -> Bound | None:
     """The bound; None where knapsacks or ticks would be too large, the LP fails, or requests arrive prefilled."""
     began = time.monotonic()
-    whole = load_of(instance)
-    if whole.prefilled:
+    given = prepared(instance, cost, MOST_TYPES)
+    if given is None:
         return None
-    load = coarsen(whole, MOST_TYPES)
-    weights = additive_weights(load, cost)
-    charge = charges(load, cost, weights)
-    if (load.kv_blocks + 1) ** 2 * sum(o for _, o, _ in load.lengths) > MOST_WORK or charge.least <= 0:
+    load, weights, charge = given
+    if (load.kv_blocks + 1) ** 2 * sum(o for _, o, _ in load.lengths) > MOST_WORK:
         return None
     limit, best, ticks, each = time_limit_s or DEFAULT_TIME_LIMIT_S, None, Fraction(-1), {}
     try:

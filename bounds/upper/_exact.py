@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,15 @@ from sim.cost.model import CostModel
 from sim.replay import DECODE, Replay, replay
 
 _LENGTHS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-_LEAST, _FIRST, _MOST = 500.0, 2_000.0, 20_000.0
+_FIRST, _LEAST, _MOST = 600.0, 200.0, 20_000.0
 """Variables of a window's program: the limit adapts between these."""
-_GROWS, _SHRINKS = 1.2, 0.8
-_QUICK_S, _LIMIT_S = 1.0, 5.0
-"""A window proven within the first makes the limit grow; none gets more than the second."""
+_GROWS, _EASY, _HARD = 1.5, 1.02, 0.8
+"""The limit's factors after a sweep that gained little, a window that was proven, and one that was not."""
+_LIMIT_S = 4.0
+"""For one window."""
+_WORTH = 1e-4
+"""A sweep that gains less of the makespan gained little. If most of its windows are not proven, it was the last."""
 _REPLAYED_EVERY_S = 1.0
-_IN_VAIN = 3
-"""Sweeps over all fills and evictions, windows lying differently around them, that neither gain nor grow."""
 
 
 @dataclass(slots=True)
@@ -36,9 +37,11 @@ class Tally:
     Attributes
     ----------
     solved, proven, improved
-        Windows handed to the solver; proven best given their ends (among whole fills); made faster.
+        Windows handed to the solver; proven best given their ends and where fills may be interrupted; made faster.
     settled
         Windows that a simple bound proves best, not handed to it.
+    longest
+        Batches of the longest that was proven best.
     gained_ticks
         By all of them.
     variables
@@ -49,6 +52,7 @@ class Tally:
     proven: int = 0
     improved: int = 0
     settled: int = 0
+    longest: int = 0
     gained_ticks: int = 0
     variables: float = _FIRST
 
@@ -59,8 +63,8 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        return {"settled": self.settled, "solved": self.solved, "proven": self.proven, "improved": self.improved,
-                "gained_ms": ms_from_ticks(self.gained_ticks)}  # fmt: skip
+        counts = {name: getattr(self, name) for name in ("settled", "solved", "proven", "improved")}
+        return counts | {"longest_proven_batches": self.longest, "gained_ms": ms_from_ticks(self.gained_ticks)}
 
 
 def improved_exactly(
@@ -70,20 +74,20 @@ def improved_exactly(
     windows = Exact(start, cost, tally)
     if not windows.applies:
         return
-    shown, shown_at, in_vain = 0, time.monotonic(), 0
-    while in_vain < _IN_VAIN and not until():
-        before, limit = tally.improved, tally.variables
-        for anchor in windows.anchors(random):
-            if until():
-                break
-            windows.solve(anchor, random, until)
+    shown, shown_at = 0, time.monotonic()
+    while not until():
+        before = replace(tally)
+        for _ in windows.sweep(random, until):
             if windows.gained_ticks > shown and time.monotonic() > shown_at + _REPLAYED_EVERY_S:
                 yield windows.replayed()
                 shown, shown_at = windows.gained_ticks, time.monotonic()
         if windows.gained_ticks > shown:
             yield windows.replayed()
-            shown = windows.gained_ticks
-        in_vain = in_vain + 1 if tally.improved == before and tally.variables <= limit else 0
+            shown, shown_at = windows.gained_ticks, time.monotonic()
+        if tally.gained_ticks - before.gained_ticks < _WORTH * start.makespan_ticks:
+            if tally.variables >= _MOST or tally.proven - before.proven < (tally.solved - before.solved) / 2:
+                return
+            tally.variables = min(_MOST, _GROWS * tally.variables)
 
 
 class _Until(threading.Event):
@@ -109,45 +113,51 @@ class Exact:
         self.last = np.array([last_batch(e) for e in self.events])
         self.busy = np.ones(len(start.schedule), bool)
         """Batches that process something: a window may come out with fewer."""
-        self.proven: list[tuple[int, int]] = []
+        self.proven = np.zeros(len(start.schedule), np.int64)
+        """Where the window ends that begins in a batch and is known to be the best; 0 for none."""
 
-    def anchors(self, random: np.random.Generator) -> list[int]:
-        """Batches with fills or evictions, in random order."""
+    def sweep(self, random: np.random.Generator, until: Callable[[], bool]) -> Iterator[None]:
+        """Solve windows that hold a fill or an eviction, one behind the other, from a random one on."""
         found = {t for e in self.events for t in (*(t for t, _ in e.fills), *e.evictions)}
-        return list(random.permutation(sorted(found)).tolist())
+        marks = np.roll(sorted(found), -int(random.integers(len(found)))).tolist()
+        share = float(random.random())
+        low = high = -1
+        for mark in marks:
+            if until():
+                return
+            if low <= mark < high:
+                continue
+            part = self._around(mark, share)
+            low, high = (part.low, part.high) if part else (mark, mark + 1)
+            if part and self.proven[max(0, low - _LENGTHS[-1]) : low + 1].max() < high:
+                self.solve(part, random, until)
+                yield
 
-    def solve(self, anchor: int, random: np.random.Generator, until: Callable[[], bool]) -> None:
-        """Solve the longest window around a batch that is small enough, unless it is known to be the best."""
-        part = self._around(anchor, float(random.random()))
-        if part is None or any(low <= part.low and part.high <= high for low, high in self.proven):
-            return
+    def solve(self, part: Part, random: np.random.Generator, until: Callable[[], bool]) -> None:
+        """Solve a window, unless a simple bound says that it is the best."""
         present = replay_between(part.instance, part.present, part.boundary, self.cost)
         if part.least_ticks(self.cost) >= present.makespan_ticks:
             self.tally.settled += 1
-            self.proven.append((part.low, part.high))
+            self.proven[part.low] = part.high
             return
-        began = time.monotonic()
-        control = Control(began + _LIMIT_S, 1, int(random.integers(2**31)), _Until(until))
+        control = Control(time.monotonic() + _LIMIT_S, 1, int(random.integers(2**31)), _Until(until))
         found, proven = solve_between(part.instance, present, part.boundary, self.cost, control)
-        self._count(part, proven, time.monotonic() - began)
         gain = present.makespan_ticks - found.makespan_ticks
-        if gain > 0:
+        self.tally.solved += 1
+        self.tally.proven += proven
+        if gain:
             self.tally.improved += 1
             self.tally.gained_ticks += gain
             self.gained_ticks += gain
-            self.proven = [(low, high) for low, high in self.proven if high <= part.low or part.high <= low]
+            near = self.proven[max(0, part.low - _LENGTHS[-1]) : part.high]
+            near[near > part.low] = 0
             self._put(part, found)
         if proven:
-            self.proven.append((part.low, part.high))
-
-    def _count(self, part: Part, proven: bool, took_s: float) -> None:
-        tally = self.tally
-        tally.solved += 1
-        tally.proven += proven
-        if not proven:
-            tally.variables = max(_LEAST, _SHRINKS * min(tally.variables, part.variables))
-        elif took_s < _QUICK_S and part.variables > tally.variables / 2:
-            tally.variables = min(_MOST, _GROWS * tally.variables)
+            self.tally.longest = max(self.tally.longest, len(part.batches))
+            self.proven[part.low] = max(self.proven[part.low], part.high)
+        if proven or not until():
+            limit = self.tally.variables * (_EASY if proven else _HARD)
+            self.tally.variables = min(_MOST, max(_LEAST, limit))
 
     def _around(self, anchor: int, share: float) -> Part | None:
         """The longest window whose program is small enough, with the anchor after that share of it."""
@@ -165,7 +175,8 @@ class Exact:
         batches = (low + np.flatnonzero(self.busy[low:high])).tolist()
         near = np.flatnonzero((self.first < high) & (self.last >= low)).tolist()
         ends = {i: (self._standing(i, low), self._standing(i, high)) for i in near}
-        return part_of(self.instance, self.events, self.trails, ends, batches, low, high)
+        return part_of(self.instance, self.events, self.trails, ends, batches, low, high,
+                       spread=not self.cost.additive)  # fmt: skip
 
     def _standing(self, i: int, t: int) -> Standing:
         return standing(self.instance.requests[i], self.events[i], self.trails[i], t)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from bounds.upper._events import Events
 from csp.boundary import Boundary, Standing
@@ -107,7 +108,7 @@ def _evicted(events: Events, low: int, high: int) -> bool:
 
 def part_of(
     instance: Instance, events: Sequence[Events], trails: Sequence[Trail],
-    ends: Mapping[int, tuple[Standing, Standing]], batches: list[int], low: int, high: int,
+    ends: Mapping[int, tuple[Standing, Standing]], batches: list[int], low: int, high: int, *, spread: bool,
 ) -> Part | None:  # fmt: skip
     """Batches of a schedule as an instance; None if nobody generates a token there.
 
@@ -117,14 +118,18 @@ def part_of(
         Of each request that may be concerned: where it stands before batch low and before batch high.
     batches
         Those from low to high - 1 that process something.
+    spread
+        Whether fills may also be interrupted where they would be if all batches processed equally many tokens.
     """
     fills = {i: [fill for fill in trails[i] if low <= fill[0] < high] for i in ends}
     chosen = [i for i, (start, end) in ends.items() if start != end or start.kv or fills[i]]
     if not any(ends[i][1].generated > ends[i][0].generated for i in chosen):
         return None
+    present = _batches([events[i] for i in chosen], batches, low, high)
     made = [_rest(instance.requests[i], *ends[i], fills[i]) for i in chosen]
     requests, start, end, levels = zip(*made, strict=True)
-    present = _batches([events[i] for i in chosen], batches, low, high)
+    if spread:
+        levels = tuple(a | b for a, b in zip(levels, _even(requests, start, end, present), strict=True))
     boundary = Boundary(start, end, levels, len(batches))
     return Part(low, high, batches, chosen, replace(instance, requests=requests), boundary, present)
 
@@ -139,6 +144,34 @@ def _rest(
     unfinished = [(s.generated, s.kv) for s in (start, end) if s.kv and not s.ready]
     levels = frozenset((k - before, m) for k, m in (*unfinished, *((k, m) for _, k, m in fills)) if m)
     return rest, start._replace(generated=int(start.ready)), end._replace(generated=steps), levels
+
+
+def _even(
+    requests: Sequence[Request], start: Sequence[Standing], end: Sequence[Standing], present: Schedule
+) -> list[frozenset[tuple[int, int]]]:
+    """Levels that cut first fills, one after the other as now, where all batches would process equally many tokens."""
+    reached = [place.kv for place in start]
+    goal = [0 if s.ready else e.kv if e.generated == 0 else r.input_tokens
+            for r, s, e in zip(requests, start, end, strict=True)]  # fmt: skip
+    others, order = [], dict[int, int]()
+    for q, batch in enumerate(present.batches):
+        others.append(0)
+        for i, tokens in batch.process:
+            if reached[i] < goal[i]:
+                order[i] = q
+            else:
+                others[q] += tokens
+            reached[i] += tokens
+    amounts = {i: goal[i] - start[i].kv for i in sorted(order, key=lambda i: order[i])}
+    each = (sum(others) + sum(amounts.values())) / len(others)
+    cuts = [round(cut) for cut in accumulate(max(0.0, each - n) for n in others)]
+    levels: list[frozenset[tuple[int, int]]] = [frozenset()] * len(requests)
+    before = 0
+    for i, amount in amounts.items():
+        within = (start[i].kv + cut - before for cut in cuts if before < cut < before + amount)
+        levels[i] = frozenset((0, level) for level in within)
+        before += amount
+    return levels
 
 
 def _batches(events: Sequence[Events], batches: list[int], low: int, high: int) -> Schedule:

@@ -166,7 +166,10 @@ def near(settings: Settings) -> Iterator[Settings]:
     for room in (0.0, 0.5, 2.0):
         yield replace(settings, room=room)
     spread = settings.fill_tokens or 1024
-    for tokens in (None, *dict.fromkeys(max(16, round(spread * factor)) for factor in (0.25, 0.5, 0.75, 1, 1.5, 2))):
+    for tokens in (
+        None,
+        *dict.fromkeys(max(16, round(spread * factor)) for factor in (0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2)),
+    ):
         yield replace(settings, fill_tokens=tokens)
         yield replace(settings, fill_tokens=tokens, every=1, most_hold=0)
 

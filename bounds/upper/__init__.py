@@ -16,7 +16,7 @@ from sim.instance import Instance
 from sim.replay import Replay
 from sim.schedule import Schedule
 
-METHODS = ("first_tokens", "ranked", "staggered")
+METHODS = ("first_tokens", "tuned", "ranked", "staggered")
 """In the order they are tried, before the slow lower bounds."""
 LATE = ("walk", "cycles")
 """Tried after them: for them there is always something left to try."""

@@ -26,7 +26,7 @@ def prepared(
         return None
     if most_types is not None:
         whole, load = load, coarsen(load, most_types)
-        if load.area_blocks < _LEAST_AREA * whole.area_blocks:
+        if load.area_blocks() < _LEAST_AREA * whole.area_blocks():
             return None
     weights = additive_weights(load, cost)
     charge = charges(load, cost, weights)

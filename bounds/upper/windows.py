@@ -6,12 +6,14 @@ before. Whether the new window is kept is decided as in simulated annealing, by 
 that prefill, and by a price on memory that rises towards one end of the schedule: requests drift to the other end, and
 batches at the dear end run empty.
 
-Three kinds of windows take turns. *Plain* ones move whole requests, and nobody who is preempted, filled in chunks or
+Kinds of windows take turns. *Plain* ones move whole requests, and nobody who is preempted, filled in chunks or
 held between decode steps: under an additive cost only flags vary, and a window may span thousands of batches.
 *Preempting* ones are short and open each request's way between the state it enters the window in and the state it
 leaves it in: filled, held, decoded or evicted as is cheapest (`csp.search._between`). *Exact* ones are shorter still,
-solved as integer programs (`bounds.upper._exact`), under any cost. The first two go on until they gain nothing
-more; exact ones have a share of the time until then, and all of it afterwards.
+solved as integer programs (`bounds.upper._exact`), under any cost. Where costs do not add up, *spread* ones take the
+place of the first two: a request's prompt is filled anew, in chunks, over the batches before it decodes
+(`bounds.upper._spread`). The others go on until they gain nothing more; exact ones have a share of the time until then,
+and all of it afterwards.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import numpy as np
 from bounds.upper._events import Events, occupied, read, runs_of, write
 from bounds.upper._exact import Tally, improved_exactly
 from bounds.upper._preempting import Preempting
+from bounds.upper._spread import Spread
 from sim.cost.model import CostModel
 from sim.instance import Instance
 from sim.replay import Replay, RuleError, replay
@@ -54,7 +57,7 @@ _EXACT_SHARE = 0.15
 
 
 def applies(instance: Instance, cost: CostModel) -> bool:
-    """Whether nobody's KVs come from elsewhere; where costs do not add up, exact windows only, offline."""
+    """Whether nobody's KVs come from elsewhere; where costs do not add up, offline only."""
     return (cost.additive or instance.offline) and not any(r.prefilled or r.prefix for r in instance.requests)
 
 
@@ -73,7 +76,7 @@ def improved(
         return
     random = np.random.default_rng(seed)
     best, tally = start, Tally() if tally is None else tally
-    kinds: tuple[Kind, ...] = (Plain, Preempting) if cost.additive else ()
+    kinds: tuple[Kind, ...] = (Plain, Preempting) if cost.additive else (Spread,)
     while True:
         enough, began = (1 - _WORTH) * best.makespan_ticks, time.monotonic()
         for kind in kinds:
@@ -224,4 +227,4 @@ class Plain:
         return write(self.events, self.batches)
 
 
-Kind = type[Plain] | type[Preempting]
+Kind = type[Plain] | type[Preempting] | type[Spread]

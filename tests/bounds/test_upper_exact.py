@@ -24,6 +24,12 @@ AFFINE = load_cost_model("max-affine/llama2-7b-a100")
 COSTS = pytest.mark.parametrize("cost", [LINEAR, AFFINE], ids=lambda cost: cost.kind)
 
 
+@pytest.fixture(autouse=True)
+def without_other_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have tests of their own (`test_upper_windows`, `test_upper_spread`)."""
+    monkeypatch.setattr(windows, "_rounds", lambda *_: iter(()))
+
+
 def crowded(cost: CostModel, scheduler: str, requests: int = 12) -> Replay:
     lengths = np.random.default_rng(4).integers(2, [30, 20], size=(requests, 2))
     chosen = tuple(Request(int(i), int(o)) for i, o in lengths)
@@ -88,7 +94,7 @@ def test_windows_that_cannot_be_better_are_not_solved() -> None:
 
 
 def test_max_affine_is_improved() -> None:
-    """Where the other kinds of windows do not apply; and it stops when told."""
+    """Costs need not add up; and it stops when told."""
     start, tally = crowded(AFFINE, "vllm"), Tally()
     left = iter([False] * 60)
     found = list(windows.improved(start, AFFINE, "makespan", lambda: next(left, True), tally=tally))

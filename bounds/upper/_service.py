@@ -232,7 +232,8 @@ def serve(
                 a, o = inputs[i] + done[i], outputs[i] - done[i]
                 alone = new == 0 and tokens + a > limits.tokens
                 if new and (new + a > rules.fill_tokens or tokens + a > limits.tokens):
-                    more, aside[put_aside] = True, i
+                    more = more or fits(run, running, batch, a, o, limits, rules.peaks)
+                    aside[put_aside] = i
                     put_aside += 1
                     continue
                 if alone:

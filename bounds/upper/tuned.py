@@ -106,9 +106,10 @@ class _Service:
         self.parts = np.stack([fill, decode, memory, charge.least * steps])
 
     def start(self, evicting: bool) -> Floats:
-        """Ranked by volume, memory reserved for everybody's peak."""
+        """Ranked by volume, fills gathered, memory filled to the brim, where asked for the largest evicted."""
         at = np.zeros(len(_STEP))
         at[_WEIGHTS - 1] = -8.0
+        at[_SPACING], at[_HURRY], at[_PEAKS] = math.log(4), 0.5, 0.2
         at[_MOST], at[_FILL] = math.log(200), math.log(self.limits.tokens)
         at[_EVICT] = 3.0 if evicting else 5.0
         return at

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from importlib import resources
 from pathlib import Path
-from typing import Any, NoReturn
-
-import yaml
+from typing import Any
 
 from sim.clock import NS_PER_S
 from sim.errors import InputError
+from sim.files import exists, parse_text, read_text
 from sim.registry import unknown
 
 SCHEMA_VERSION = 1
 MAX_REQUESTS = 1_000_000
 MAX_TOKENS = 2**31 - 1
-MAX_FILE_BYTES = 64 * 2**20
 DEFAULT_COST_MODEL = "linear/llama2-7b-a100"
 
 _INSTANCE_KEYS = (
@@ -244,14 +241,6 @@ def load_instance(path: str | Path) -> Instance:
     return instance.replace(name=file.stem) if "name" not in data else instance
 
 
-def exists(file: Path) -> bool:
-    """Whether there is something of this name; a name that no file can have is not there."""
-    try:
-        return file.exists()
-    except (OSError, ValueError):
-        return False
-
-
 def shipped_instances() -> list[str]:
     """Names of the instances that come with the package."""
     folder = resources.files("sim") / "data" / "instances"
@@ -393,69 +382,3 @@ def _known_keys(data: Mapping[Any, Any], known: tuple[str, ...], prefix: str) ->
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.3)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise InputError(f"unknown key; {hint}", field=f"{prefix}{key}")
-
-
-def read_text(path: Path) -> str:
-    """Read a small text file, refusing folders, huge files and what is not UTF-8."""
-    try:
-        if path.is_dir():
-            raise InputError("is a folder, not a file", source=str(path))
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise InputError(f"file of {size:,} bytes; at most {MAX_FILE_BYTES:,} (use --trace for long workloads)",
-                             source=str(path))  # fmt: skip
-        return path.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", source=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
-
-
-class _StrictLoader(yaml.CSafeLoader):
-    """YAML loader that refuses duplicate keys."""
-
-
-def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key_node, _ in node.value:
-        key = str(key_node.value)
-        if key in seen:
-            raise InputError("key given twice", field=key)
-        seen.add(key)
-    return dict(yaml.CSafeLoader.construct_mapping(loader, node, deep=True))
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _strict_mapping)
-
-
-def parse_text(text: str, source: str) -> Any:
-    """Parse YAML or JSON text, refusing duplicate keys, NaN and syntax errors in one line."""
-    try:
-        if Path(source).suffix == ".json":
-            return json.loads(text, object_pairs_hook=unique_pairs, parse_constant=_no_constant)
-        return yaml.load(text, Loader=_StrictLoader)
-    except InputError as error:
-        raise InputError(error.rule, source=source, field=error.field) from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"is not JSON: {error.msg} at line {error.lineno}", source=source) from None
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        raise InputError(f"is not YAML: {getattr(error, 'problem', None) or 'unreadable'}{where}",
-                         source=source) from None  # fmt: skip
-    except ValueError as error:
-        raise InputError(f"cannot be read: {error}", source=source) from None
-
-
-def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Hook for `json.loads` that refuses duplicate keys."""
-    data: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in data:
-            raise InputError("key given twice", field=key)
-        data[key] = value
-    return data
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise InputError(f"{text} is not a number", field="JSON value")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
-from sim.instance import SCHEMA_VERSION, Instance, parse_text, read_text
+from sim.files import parse_text, read_text
+from sim.instance import SCHEMA_VERSION, Instance
 from sim.registry import unknown
 
 

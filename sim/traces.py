@@ -22,7 +22,8 @@ from typing import Any
 
 from sim.clock import NS_PER_S
 from sim.errors import InputError
-from sim.instance import MAX_TOKENS, Request, exists
+from sim.files import exists
+from sim.instance import MAX_TOKENS, Request
 
 NS_PER_MS = 10**6
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from bounds.answers import rules_of
 from bounds.cli_options import add_common, require_cost_model, write_json
 from sim.errors import InputError
-from sim.instance import load_instance, parse_text, read_text
+from sim.files import parse_text, read_text
+from sim.instance import load_instance
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

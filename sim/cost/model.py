@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from sim.clock import ticks_from_ms
 from sim.errors import InputError
-from sim.instance import SCHEMA_VERSION, exists, read_text, unique_pairs
+from sim.files import exists, read_text, unique_pairs
+from sim.instance import SCHEMA_VERSION
 from sim.registry import unknown
 
 

@@ -27,6 +27,8 @@ _IMPROVING_SHARE = 0.4
 """Of the time left, what each method that looks for better schedules may take; the rest is for bounds."""
 DEFAULT_IMPROVING_S = 60.0
 SOLVER = "portfolio"
+_FIRST_SHARE = 0.3
+"""Of the time, what bounds may take that come before schedules because there are no quick ones."""
 _LATE_SHARE = 0.35
 """Of the time left for slow bounds, what is kept for the methods after them, where one applies."""
 _POLISHED_SHARE = 0.5
@@ -160,16 +162,21 @@ def find_interval(
                     None if time_limit_s is None else began + time_limit_s)  # fmt: skip
     search.progress = progress or search.progress
     search.stop = stop or search.stop
-    quick = [name for name in bound_names(objective) if name in QUICK]
-    for bound in iter_bounds(instance, search.cost, objective=objective, only=quick):
-        search.add_bound(bound)
+    names = bound_names(objective)
+    first = [name for name in names if name in QUICK]
+    if first:
+        for bound in iter_bounds(instance, search.cost, objective=objective, only=first):
+            search.add_bound(bound)
+    else:  # means have none, and a schedule without a bound says nothing
+        _bound_slowly(search, _FIRST_SHARE, names)
     simulations = _simulate(search, schedulers)
     _improve(search, METHODS, _IMPROVING_SHARE)
     solvable = _small(instance) and not any(map(_has_empty_batches, simulations))
     cyclic = objective in cycles.OBJECTIVES and cycles.applies(instance)  # of little use: windows of equal requests
     polished = not (solvable or cyclic) and objective in windows.OBJECTIVES and windows.applies(instance, search.cost)
     late = polished or cyclic
-    _bound_slowly(search, _SMALL_SHARE if solvable else 1.0 - _LATE_SHARE if late else 1.0)
+    if first:
+        _bound_slowly(search, _SMALL_SHARE if solvable else 1.0 - _LATE_SHARE if late else 1.0, names)
     _improve(search, LATE, _SMALL_SHARE if solvable else _POLISHED_SHARE if polished else 1.0)
     if not solvable:
         _polish(search)
@@ -213,11 +220,11 @@ def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
     return simulations
 
 
-def _bound_slowly(search: Search, share: float) -> None:
+def _bound_slowly(search: Search, share: float, names: Sequence[str]) -> None:
     """The bounds that take long, within a share of the time left."""
     left = search.remaining_s
     until = None if left is None else time.monotonic() + share * left
-    for name in bound_names(search.objective):
+    for name in names:
         if name in QUICK or search.done or (until is not None and time.monotonic() >= until):
             continue
         limit = None if until is None else max(0.01, until - time.monotonic())

@@ -3,26 +3,39 @@
 Mean TTFT asks for nothing else, so this says how far below a service that also keeps its memory could come. The prompt
 with the fewest tokens left is filled first, in chunks, so that a shorter one that arrives need not wait for all of a
 long one. Another joins a batch if what it delays those in the batch is less than what sharing the batch's fixed charge
-saves those that wait. The rest is a workload of its own, all present: a prompt is one token longer and an output one
-token shorter, and its plan is the first found (`bounds.upper.staggered`).
+saves those that wait. Then prompts are moved to other places and batches nearby (`bounds.upper._order`), as one could
+who knows what will arrive. The rest is a workload of its own, all present: a prompt is one token longer and an output
+one token shorter, and its plan is the first found (`bounds.upper.staggered`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bounds.upper.staggered import coarse, plan
+from bounds.upper.tuned import cost_pieces
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
 from sim.instance import Instance, Request
 from sim.runs import Run, RunBatches
 from sim.schedule import Schedule
 
+if TYPE_CHECKING:
+    from bounds.upper._order import Items, Row
+
 OBJECTIVES = ("mean_ttft",)
 CHUNKS = (256, 512, 1024, 4096)
 """Most tokens of a batch, tried in turn."""
+_HEATS = np.array([0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0])
+"""Temperatures, in times between first tokens."""
+_PASSES, _MOVES, _REACH = 20, 5, 12
+"""Passes at each temperature, moves of a pass per prompt, and how far a prompt is moved at most."""
 _NOTHING = Features(0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -37,9 +50,79 @@ def schedules(
     tried = [_Filling(instance, cost, size) for size in sizes]
     best = min(tried, key=lambda filling: filling.run())
     rest = [i for i, r in enumerate(requests) if r.output_tokens > 1]
-    after = _rest(instance, rest, best.dropped, until) if rest else []
-    if after is not None:
-        yield Schedule(RunBatches([*best.runs, *after])), f"first tokens first, chunks of {best.chunk}"
+    for runs, dropped in (reordered(instance, cost, best.runs, until), (best.runs, best.dropped)):
+        after = _rest(instance, rest, dropped, until) if rest else []
+        if after is not None and _fits(instance, runs):
+            yield Schedule(RunBatches([*runs, *after])), f"first tokens first, chunks of {best.chunk}"
+            return
+
+
+def reordered(
+    instance: Instance, cost: CostModel, runs: Sequence[Run], until: Callable[[], bool]
+) -> tuple[list[Run], tuple[int, ...]]:
+    """Fills in a better order by simulated annealing (`bounds.upper._order`), and who is dropped after the last.
+
+    Prompts that are there at once may not fit in memory.
+    """
+    from bounds.upper import _order as kernel
+
+    row, items = _row(instance, runs)
+    pieces = cost_pieces(cost)
+    n = len(row.item)
+    limits = instance.token_budget, instance.max_num_seqs or n
+    random = np.random.default_rng(0)
+    kernel.timed(row, 0, n, n, items, pieces, *limits, row.end)
+    typical = float(row.end[-1]) / n
+    for heat in typical * _HEATS:
+        for _ in range(_PASSES):
+            kernel.improve(row, items, pieces, *limits, _MOVES * n, heat, _REACH, random)
+            if until():
+                break
+    return _runs(instance, row, items)
+
+
+def _row(instance: Instance, runs: Sequence[Run]) -> tuple[Row, Items]:
+    """Fills as items in a row; ends are still to be timed."""
+    from bounds.upper._order import Items, Row
+
+    filled = [0] * len(instance.requests)
+    rows: list[tuple[float, ...]] = []
+    for run in runs:
+        for place, (i, tokens) in enumerate(run.fills):
+            request, before = instance.requests[i], filled[i]
+            filled[i] += tokens
+            rows.append((i, tokens, tokens * (tokens + 2 * before), before, filled[i] == request.input_tokens,
+                         request.arrival_ns * TICKS_PER_NS, place == 0))  # fmt: skip
+    columns = [np.array(column, float) for column in zip(*rows, strict=True)]
+    items = Items(columns[0].astype(np.int64), columns[1].astype(np.int64), *columns[2:6])
+    return Row(np.arange(len(rows)), columns[6].astype(np.int64), np.zeros(len(rows))), items
+
+
+def _runs(instance: Instance, row: Row, items: Items) -> tuple[list[Run], tuple[int, ...]]:
+    runs: list[Run] = []
+    dropped: tuple[int, ...] = ()
+    starts = [*np.flatnonzero(row.begins).tolist(), len(row.item)]
+    for start, stop in pairwise(starts):
+        batch = row.item[start:stop]
+        fills = tuple(zip(items.request[batch].tolist(), items.tokens[batch].tolist(), strict=True))
+        runs.append(Run(1, False, (), (), fills, preempt=dropped))
+        ended = items.request[batch[items.weight[batch] == 1]].tolist()
+        dropped = tuple(i for i in ended if instance.requests[i].output_tokens > 1)
+    return runs, dropped
+
+
+def _fits(instance: Instance, runs: Sequence[Run]) -> bool:
+    """Whether prompts filled in part and those of the batch never need more memory than there is."""
+    filled: dict[int, int] = {}
+    for run in runs:
+        for i, tokens in run.fills:
+            filled[i] = filled.get(i, 0) + tokens
+        if sum(instance.blocks(tokens) for tokens in filled.values()) > instance.kv_blocks:
+            return False
+        for i, _ in run.fills:
+            if filled[i] == instance.requests[i].input_tokens:
+                del filled[i]
+    return True
 
 
 class _Filling:

@@ -78,6 +78,14 @@ def _climbed(
     return at, value
 
 
+def cost_pieces(cost: CostModel) -> Floats:
+    """Coefficients (groups, pieces, features), filled up with pieces of 0, which are never the largest."""
+    table = np.zeros((len(cost.groups), max(len(g.pieces) for g in cost.groups), len(Features._fields)))
+    for rows, group in zip(table, cost.groups, strict=True):
+        rows[: len(group.pieces)] = group.pieces
+    return table
+
+
 class _Service:
     """The workload as arrays, and what some settings make of it."""
 
@@ -94,9 +102,7 @@ class _Service:
         self.requests = Requests(inputs, outputs, arrival)
         self.limits = Limits(load.kv_capacity_tokens, load.block_size, instance.token_budget, load.max_num_seqs or n)
         self.log = Log(np.zeros((2 * n, 2), np.int64), np.zeros((n, 2), np.int64), np.zeros(2 * n, np.int64))
-        self.pieces = np.zeros((len(cost.groups), max(len(g.pieces) for g in cost.groups), len(Features._fields)))
-        for pieces, group in zip(self.pieces, cost.groups, strict=True):
-            pieces[: len(group.pieces)] = group.pieces
+        self.pieces = cost_pieces(cost)
         charge = charges(load, cost, weights_to_try(load, cost)[0])
         size, steps = inputs.astype(float), outputs - 1.0
         fill = charge.n_prefill + charge.tokens * size + charge.square * size * size

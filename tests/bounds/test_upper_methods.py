@@ -10,8 +10,10 @@ import pytest
 from bounds.interval import find_interval
 from bounds.lower import QUICK, bound_names, iter_bounds
 from bounds.upper import LATE, METHODS, methods
+from bounds.upper.first_tokens import _Filling
 from bounds.upper.first_tokens import schedules as first_tokens
 from csp.objectives import load_objective
+from sim.clock import TICKS_PER_NS
 from sim.cost.model import load_cost_model
 from sim.engine import simulate
 from sim.errors import StoppedError
@@ -64,6 +66,17 @@ def test_first_tokens_beat_every_scheduler_when_memory_is_short() -> None:
     ours = ttft.value(replay(instance, schedule, cost=LINEAR), LINEAR)
     others = [simulate(instance, name).replay for name in ("vllm", "vllm_srf", "sarathi", "lookahead")]
     assert ours < min(ttft.value(other, LINEAR) for other in others) / 10
+
+
+def test_first_tokens_come_earlier_in_another_order() -> None:
+    rng = np.random.default_rng(4)
+    requests = tuple(Request(int(i), 2, int(at)) for i, at in rng.integers(1, [1500, 10 * 10**9], size=(100, 2)))
+    instance = Instance(requests, 20_000, 4096)
+    ttft = load_objective("mean_ttft")
+    greedy = _Filling(instance, LINEAR, 4096)
+    ends = greedy.run() - sum(r.arrival_ns * TICKS_PER_NS for r in requests)
+    ((schedule, _),) = first_tokens(instance, LINEAR, "mean_ttft", lambda: False, float("inf"))
+    assert ttft.value(replay(instance, schedule, cost=LINEAR), LINEAR) * len(requests) < 0.99 * ends
 
 
 def test_slow_schedulers_are_given_up() -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, load_cost_model
-from sim.errors import InputError, StoppedError
+from sim.errors import InputError
 from sim.instance import Instance
-from sim.replay import ENGINE_RULES, BatchRecord, Replay, Rules, State, finish, replay
+from sim.replay import ENGINE_RULES, Replay, Rules, State, finish, replay
 from sim.runs import RunBatches
-from sim.schedule import Batch, Schedule
+from sim.schedule import Schedule
 from sim.schedulers import make_scheduler
-from sim.scheduling import Livelock, Scheduler
+from sim.scheduling import Scheduler, Service
 
 Engine = Literal["auto", "event", "step"]
 
@@ -124,34 +122,7 @@ def _step_by_step(
 ) -> tuple[Replay, tuple[int, ...]]:
     """The reference: the scheduler forms every batch, the rules module carries it out. Also who was never finished."""
     state = State(instance, cost, rules)
-    infeasible = set(instance.infeasible())
-    arrivals = deque(
-        sorted((i for i in range(len(instance.requests)) if i not in infeasible), key=lambda i: state.arrival_ticks[i])
-    )
-    batches: list[Batch] = []
-    records: list[BatchRecord] = []
-    idle_until: int | None = None
-    livelock = Livelock()
-    while state.unfinished > len(infeasible):
-        if until is not None and until():
-            raise StoppedError
-        now = state.now_ticks if idle_until is None else idle_until * TICKS_PER_NS
-        while arrivals and state.arrival_ticks[arrivals[0]] <= now:
-            policy.add(arrivals.popleft(), state)
-        state.release_completed()
-        batch = policy.form_batch(state)
-        if batch is None:
-            if not arrivals:
-                break
-            idle_until = instance.requests[arrivals[0]].arrival_ns
-            continue
-        if idle_until is not None:
-            batch, idle_until = batch.starting(idle_until), None
-        record = state.apply(batch)
-        policy.update(record, state)
-        batches.append(batch)
-        records.append(record)
-        if livelock.after(record, state) and not arrivals:
-            break
-    stalled = tuple(i for i, done in enumerate(state.done) if not done and i not in infeasible)
-    return finish(state, Schedule(tuple(batches)), records), stalled
+    service = Service(policy, state, until)
+    steps = list(service.batches())
+    stalled = tuple(i for i, done in enumerate(state.done) if not done and i not in service.infeasible)
+    return finish(state, Schedule(tuple(b for b, _ in steps)), [r for _, r in steps]), stalled

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
 from sim.cost.runs import RunTimer
-from sim.errors import StoppedError
 from sim.instance import Instance
 from sim.replay import DECODE, BatchRecord, Rules, State
 from sim.runs import Run, RunBuilder
-from sim.scheduling import Livelock, Scheduler
+from sim.scheduling import Scheduler, Service
 
 
 @runtime_checkable
@@ -39,38 +36,16 @@ def stepped_runs(
     """The schedule of a scheduler that `is_steady`, as runs; `StoppedError` once ``until()`` is true."""
     assert isinstance(scheduler, Steady)
     state, timer, builder = State(instance, cost, rules), RunTimer(cost), RunBuilder()
-    infeasible = set(instance.infeasible())
-    arrivals = deque(sorted((i for i in range(len(instance.requests)) if i not in infeasible),
-                            key=state.arrival_ticks.__getitem__))  # fmt: skip
-    idle_until: int | None = None
-    livelock = Livelock()
-    while state.unfinished > len(infeasible):
-        if until is not None and until():
-            raise StoppedError
-        now = state.now_ticks if idle_until is None else idle_until * TICKS_PER_NS
-        while arrivals and state.arrival_ticks[arrivals[0]] <= now:
-            scheduler.add(arrivals.popleft(), state)
-        state.release_completed()
-        batch = scheduler.form_batch(state)
-        if batch is None:
-            if not arrivals:
-                break
-            idle_until = instance.requests[arrivals[0]].arrival_ns
-            continue
-        if idle_until is not None:
-            batch, idle_until = batch.starting(idle_until), None
-        record = state.apply(batch)
-        scheduler.update(record, state)
+    service = Service(scheduler, state, until)
+    for batch, record in service.batches():
         decodes = [e.request for e in record.entries if e.kind == DECODE]
         times = 0
         if len(decodes) == len(record.entries) and not (record.preempted or record.completed):
-            times = _times(scheduler, state, record, timer, state.arrival_ticks[arrivals[0]] if arrivals else None)
+            times = _times(scheduler, state, record, timer, service.next_arrival_ticks)
         if times:
             state.repeat(record, times, timer)
             scheduler.repeated(state)
         builder.add(batch, decodes, 1 + times)
-        if livelock.after(record, state) and not arrivals:
-            break
     return builder.runs
 
 

@@ -8,6 +8,8 @@ of sizes by a knapsack, potentials against every batch pattern or every batch be
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -98,7 +100,7 @@ def certify(
     rules
         The rules it was made under.
     time_limit_s
-        For each bound that is solved for anew.
+        For each bound that is solved for anew, and for trying schedulers.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def certify(
     _recompute(certificate, instance, cost, [b for b in bound_names(name) if b not in unfit], name, claimed,
                time_limit_s)  # fmt: skip
     _lower_bound(certificate, result, claimed)
-    _heuristics(certificate, instance, cost, rules, name)
+    _heuristics(certificate, instance, cost, rules, name, time_limit_s)
     _status(certificate, result, source)
     _exactness(certificate, result, instance, cost, rules)
     return certificate
@@ -258,13 +260,16 @@ def _lower_bound(certificate: Certificate, result: Mapping[str, Any], claimed: M
 
 
 def _heuristics(
-    certificate: Certificate, instance: Instance, cost: CostModel, rules: Rules, objective: str
+    certificate: Certificate, instance: Instance, cost: CostModel, rules: Rules, objective: str,
+    time_limit_s: float | None,
 ) -> None:  # fmt: skip
-    """No schedule may lie below a lower bound: the heuristic ones are tried."""
+    """No schedule may lie below a lower bound: the heuristic ones are tried, one after the other only without any."""
     if certificate.claimed_bound is None:
         return
     goal = load_objective(objective)
-    for name, run in heuristic_schedules(instance, cost, rules):
+    until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
+    for name, run in heuristic_schedules(instance, cost, rules, lambda: time.monotonic() > until,
+                                         serial_too=certificate.objective is None):  # fmt: skip
         value = certificate.shown(goal.value(run, cost))
         if value is not None and value < certificate.claimed_bound:
             certificate.note("lower bound", "refuted", f"{name} makes a schedule of {_text(value, certificate)}")

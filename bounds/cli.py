@@ -52,6 +52,13 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def _open_streams() -> None:
+    """Lead closed streams nowhere: files opened later would get their numbers, and with them what is printed."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -60,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done; 1 what was asked for was not reached; 2 bad usage or input; 130 interrupted.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    answers = sys.stdout is not None
+    _open_streams()
     first = words[0] if words and not words[0].startswith("-") else None
     known = {name.replace("_", "-") for name in names("bounds.commands")}
     try:
@@ -72,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = build_parser(first if first in known else None).parse_args(words)
         from bounds.cli_options import require_folder, require_writable
 
+        if args.__dict__.get("json") == "-" and not answers:
+            raise InputError("standard output is closed", field="--json", value="-")
         require_writable(getattr(args, "json", None))
         require_folder(getattr(args, "plots", None))
         return int(args.run(args))

@@ -187,10 +187,12 @@ def find_interval(
 
 
 def first_schedule(
-    instance: Instance, cost: CostModel, simulations: Sequence[Simulation], bounds: Sequence[Bound], seconds: float
-) -> Search:
+    instance: Instance, cost: CostModel, simulations: Sequence[Simulation], bounds: Sequence[Bound], seconds: float,
+    stop: threading.Event | None = None,
+) -> Search:  # fmt: skip
     """The best of some schedulers' schedules and of those that a short search for better ones finds (makespan)."""
     search = Search(instance, cost, "makespan", deadline=time.monotonic() + seconds, bounds=list(bounds))
+    search.stop = stop or search.stop
     for simulation in simulations:
         if not simulation.stalled:
             search.offer(simulation.replay, simulation.scheduler)
@@ -199,16 +201,16 @@ def first_schedule(
 
 
 def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
-    """Run the schedulers one by one while there is time, at least one; a slow one is given up."""
+    """Run the schedulers one by one while there is time, until one finishes at least; a slow one is given up."""
     simulations: list[Simulation] = []
     for name in schedulers:
         left = search.remaining_s
-        until = math.inf if left is None or not simulations else time.monotonic() + _SIMULATING_SHARE * left
+        until = math.inf if left is None or search.best is None else time.monotonic() + _SIMULATING_SHARE * left
 
         def over(until: float = until) -> bool:
             return bool(simulations) and (search.stop.is_set() or time.monotonic() >= until)
 
-        if over() or (simulations and search.late):
+        if over() or (search.best is not None and search.late):
             break
         try:
             simulation = simulate(search.instance, name, cost=search.cost, until=over)

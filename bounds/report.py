@@ -18,10 +18,16 @@ from sim.instance import Instance
 from sim.metrics import summary
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever reads no further has what they wanted: not an error, as for what is printed without a console."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """A console that never wraps table rows when its output is not a terminal."""
-    plain = Console(highlight=False, soft_wrap=True)
-    return plain if plain.is_terminal else Console(highlight=False, width=200, soft_wrap=True)
+    plain = _Console(highlight=False, soft_wrap=True)
+    return plain if plain.is_terminal else _Console(highlight=False, width=200, soft_wrap=True)
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -62,9 +62,15 @@ def exit_code(result: Result, args: argparse.Namespace, *, interrupted: bool = F
 
 
 def solve_with_progress(
-    instance: Instance, args: argparse.Namespace, *, warm_start: Replay | None = None, **options: Any
-) -> tuple[Result, bool]:
+    instance: Instance, args: argparse.Namespace, *, warm_start: Replay | None = None,
+    stop: threading.Event | None = None, **options: Any,
+) -> tuple[Result, bool]:  # fmt: skip
     """Solve with a live line of incumbent, bound and gap; Ctrl-C ends early with the best so far.
+
+    Parameters
+    ----------
+    stop
+        Set by Ctrl-C already, where more than solving is to be ended by it.
 
     Returns
     -------
@@ -75,7 +81,8 @@ def solve_with_progress(
 
     check_names(args)
     unit = load_objective(options.get("objective", "makespan").split(",")[0]).unit
-    with progress_line(quiet=args.quiet, unit=unit) as report, stop_on_interrupt() as stop:
+    interrupt = stop_on_interrupt() if stop is None else contextlib.nullcontext(stop)
+    with progress_line(quiet=args.quiet, unit=unit) as report, interrupt as stop:
         result = solve(
             instance, formulation=args.formulation, solver=args.solver, time_limit_s=args.time_limit,
             workers=args.workers, seed=args.seed, warm_start=warm_start, progress=report, stop=stop, **options,

@@ -97,7 +97,7 @@ def solve(
             warm_start,
             (*limits, *_reached(stages)),
             at_most,
-            None if time_limit_s is None else began + time_limit_s / 2,
+            _early(stop, None if time_limit_s is None else began + time_limit_s / 2),
         )
         control = Control(deadline, workers, seed, _Stop(stop), _monotone(progress, problem))
         answer = _impossible(problem) or _improve(backend, problem, control)
@@ -115,18 +115,18 @@ def prepare(
     cost: CostModel | None = None, warm_start: Replay | None = None, limits: Limits = (), at_most: Ticks | None = None,
 ) -> Problem:  # fmt: skip
     """The problem as a backend gets it, with the best heuristic schedule and the combinatorial bounds; see `solve`."""
-    return _prepare(instance, objective, formulation, rules, cost, warm_start, tuple(limits), at_most, None)[0]
+    return _prepare(instance, objective, formulation, rules, cost, warm_start, tuple(limits), at_most, lambda: False)[0]
 
 
 def _prepare(
     instance: Instance, objective: str, formulation: str, rules: Rules, cost: CostModel | None, given: Replay | None,
-    limits: tuple[tuple[str, Ticks], ...], at_most: Ticks | None, deadline: float | None,
+    limits: tuple[tuple[str, Ticks], ...], at_most: Ticks | None, stopped: Callable[[], bool],
 ) -> tuple[Problem, list[Bound], str | None]:  # fmt: skip
     goal = load_objective(objective)
     instance.require_feasible()
     _require_plain(instance, rules)
     cost = cost or load_cost_model(instance.cost_model)
-    found_by, incumbent = _warm_start(instance, cost, rules, goal, limits, given, deadline)
+    found_by, incumbent = _warm_start(instance, cost, rules, goal, limits, given, stopped)
     bounds = combinatorial_bounds(instance, cost) if objective == "makespan" else []
     simple = goal.lower_bound(instance, cost, rules)
     if not bounds and simple:
@@ -245,7 +245,7 @@ def _warm_start(
     goal: Objective,
     limits: Limits,
     given: Replay | None,
-    deadline: float | None,
+    stopped: Callable[[], bool],
 ) -> tuple[str | None, Replay | None]:
     """The best heuristic schedule within the limits, or the given one if it is no worse."""
 
@@ -255,12 +255,17 @@ def _warm_start(
     def value(run: Replay) -> Ticks:
         return goal.value(run, cost)
 
-    found = best_heuristic(instance, cost, rules, value, within, deadline)
-    if given is not None:
-        again = replay(instance, given.schedule, rules=rules, cost=cost)
-        if within(again) and (found is None or value(again) <= value(found[1])):
-            return "warm start", again
+    again = None if given is None else replay(instance, given.schedule, rules=rules, cost=cost)
+    known = again is not None and within(again)
+    found = best_heuristic(instance, cost, rules, value, within, stopped, serial_too=not known)
+    if again is not None and known and (found is None or value(again) <= value(found[1])):
+        return "warm start", again
     return found or (None, None)
+
+
+def _early(stop: threading.Event, late: float | None) -> Callable[[], bool]:
+    """Whether first schedules have had their time."""
+    return lambda: stop.is_set() or (late is not None and time.monotonic() > late)
 
 
 def _monotone(progress: Progress | None, problem: Problem) -> Progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -20,21 +19,16 @@ SUFFIXES = ("pf", "nrf", "srf")
 
 
 def heuristic_schedules(
-    instance: Instance, cost: CostModel, rules: Rules, deadline: float | None = None
-) -> Iterator[tuple[str, Replay]]:
-    """(name, replay) of heuristic schedules that keep the rules, the serial one first.
-
-    Parameters
-    ----------
-    deadline
-        `time.monotonic` time after which no more are made.
-    """
-    serial = serial_schedule(instance, rules)
+    instance: Instance, cost: CostModel, rules: Rules, stopped: Callable[[], bool] = lambda: False, *,
+    serial_too: bool = True,
+) -> Iterator[tuple[str, Replay]]:  # fmt: skip
+    """(name, replay) of heuristic schedules that keep the rules, the serial one first, until ``stopped()``."""
+    serial = serial_schedule(instance, rules) if serial_too else None
     if serial is not None:
         yield "serial", replay(instance, serial, rules=rules, cost=cost)
     known = names("sim.schedulers")
     for name in [f"{base}_{suffix}" for suffix in SUFFIXES for base in SCHEDULERS if base in known]:
-        if deadline is not None and time.monotonic() > deadline:
+        if stopped():
             return
         try:
             run = simulate(instance, name, cost=cost)
@@ -46,16 +40,24 @@ def heuristic_schedules(
 
 def best_heuristic(
     instance: Instance, cost: CostModel, rules: Rules, value: Callable[[Replay], int | Fraction],
-    allowed: Callable[[Replay], bool] = lambda run: True, deadline: float | None = None,
+    allowed: Callable[[Replay], bool] = lambda run: True, stopped: Callable[[], bool] = lambda: False, *,
+    serial_too: bool = True,
 ) -> tuple[str, Replay] | None:  # fmt: skip
     """The heuristic schedule of least value that keeps the rules and is allowed; None where there is none.
 
     If none is allowed, smaller token budgets are tried: they make batches shorter.
+
+    Parameters
+    ----------
+    stopped
+        Asked before each scheduler.
+    serial_too
+        Whether one request after the other counts; where a schedule is known it takes long and is hardly better.
     """
     budget = instance.token_budget
     while True:
         smaller = instance.replace(token_budget=budget)
-        made = heuristic_schedules(smaller, cost, rules, deadline)
+        made = heuristic_schedules(smaller, cost, rules, stopped, serial_too=serial_too)
         found = [(name, replace(run, instance=instance)) for name, run in made if allowed(run)]
         if found or budget == 1 or not rules.chunking:
             return min(found, key=lambda pair: value(pair[1]), default=None)

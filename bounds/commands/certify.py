@@ -1,7 +1,7 @@
 """Re-check a result without its solver: what is confirmed, what is refuted, what rests on the solver.
 
 The schedule is replayed exactly; each bound is recomputed in exact arithmetic; the heuristic schedules are tried
-against the claimed lower bound. Exit code 1 when a claim is refuted.
+against the claimed lower bound. Exit code 1 when a claim is refuted. Describe the workload as when the result was made.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bounds.answers import rules_of
-from bounds.cli_options import add_common, require_cost_model, write_json
+from bounds.cli_options import add_common, add_workload, feasible_part, load_workload, write_json
 from sim.errors import InputError
 from sim.files import parse_text, read_text
-from sim.instance import load_instance
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("result", metavar="RESULT", help="result file of solve, compare or bound")
-    parser.add_argument("instance", metavar="INSTANCE", help="instance file or shipped name")
-    parser.add_argument("--cost-model", metavar="NAME", help="cost model the result was made with, if another")
+    add_workload(parser)
     group = parser.add_argument_group("rules the result was made under")
     group.add_argument("--no-preemption", action="store_true", help="preemption was forbidden")
     group.add_argument("--no-chunking", action="store_true", help="fills split over batches were forbidden")
@@ -38,10 +36,9 @@ def run(args: argparse.Namespace) -> int:
     data = parse_text(read_text(Path(args.result)), args.result)
     if not isinstance(data, Mapping):
         raise InputError("a result must be a mapping", source=args.result)
-    instance = load_instance(args.instance)
-    if args.cost_model is not None:
-        instance = instance.replace(cost_model=args.cost_model)
-    require_cost_model(instance, "--cost-model" if args.cost_model else args.instance)
+    instance = load_workload(args)
+    if args.drop_infeasible:
+        instance = feasible_part(instance, args.instance or args.trace)
     limit = 30.0 if args.time_limit is None else args.time_limit
     certificate = certify(data, instance, rules=rules_of(args), time_limit_s=limit, source=args.result)
     if args.json != "-":

@@ -7,14 +7,25 @@ numbers that make them, and whether preemption breaks even here. --plots draws o
 from __future__ import annotations
 
 import argparse
+import contextlib
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bounds.cli_options import add_common, add_workload, load_workload, require_feasible, write_json
 from bounds.compare import DEFAULT_SCHEDULERS, Comparison
-from bounds.solving import add_solver, exit_code, solve_with_progress
-from sim.errors import InputError
+from bounds.lower import QUICK, bound_names, iter_bounds
+from bounds.solving import add_solver, check_names, exit_code, solve_with_progress, stop_on_interrupt
+from sim.errors import InputError, StoppedError
+
+if TYPE_CHECKING:
+    from csp.result import Bound
+    from sim.cost.model import CostModel
+    from sim.engine import Simulation
+    from sim.instance import Instance
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from bounds import report
     from bounds.compare import rows, with_bounds
     from bounds.interval import first_schedule
-    from bounds.lower import all_bounds
     from sim.cost import load_cost_model
-    from sim.engine import simulate
 
     began = time.monotonic()
     instance = require_feasible(load_workload(args), args)
@@ -42,10 +51,13 @@ def run(args: argparse.Namespace) -> int:
     if not names:
         raise InputError("name at least one scheduler", field="--schedulers", value=args.schedulers)
     cost = load_cost_model(instance.cost_model)
-    simulations = [simulate(instance, name) for name in names]
-    bounds = tuple(all_bounds(instance, cost, time_limit_s=_bound_seconds(args)))
-    first = first_schedule(instance, cost, simulations, bounds, _bound_seconds(args))
-    result, interrupted = solve_with_progress(instance, _from_now(args, began), warm_start=first.best, cost=cost)
+    check_names(args)
+    with stop_on_interrupt() as stop:
+        simulations = _simulations(instance, names, stop)
+        bounds = _bounds(instance, cost, _bound_seconds(args), stop)
+        first = first_schedule(instance, cost, simulations, bounds, _bound_seconds(args), stop)
+        result, interrupted = solve_with_progress(instance, _from_now(args, began), warm_start=first.best, stop=stop,
+                                                  cost=cost)  # fmt: skip
     if result.found_by == "warm start":
         result = replace(result, found_by=first.found_by)
     result = with_bounds(result, bounds)
@@ -68,6 +80,28 @@ def run(args: argparse.Namespace) -> int:
         if args.json != "-":
             print(f"figures: {len(paths)} in {args.plots}: " + ", ".join(path.name for path in paths))
     return exit_code(result, args, interrupted=interrupted)
+
+
+def _simulations(instance: Instance, names: Sequence[str], stop: threading.Event) -> list[Simulation]:
+    """What each scheduler does, at least the first."""
+    from sim.engine import simulate
+
+    made: list[Simulation] = []
+    with contextlib.suppress(StoppedError):
+        for name in names:
+            if made and stop.is_set():
+                break
+            made.append(simulate(instance, name, until=lambda: bool(made) and stop.is_set()))
+    return made
+
+
+def _bounds(instance: Instance, cost: CostModel, seconds: float, stop: threading.Event) -> tuple[Bound, ...]:
+    """The bounds that apply, strongest first, each within some seconds; once stopped, the quick ones."""
+    made: list[Bound] = []
+    for name in bound_names():
+        if name in QUICK or not stop.is_set():
+            made += iter_bounds(instance, cost, only=[name], time_limit_s=seconds)
+    return tuple(sorted(made, key=lambda bound: -bound.value_ticks))
 
 
 def _bound_seconds(args: argparse.Namespace) -> float:

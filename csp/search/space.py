@@ -34,7 +34,8 @@ Flags = npt.NDArray[np.bool_]
 MOST_CODES = 4_000_000
 """Table entries (requests x codes) up to which a search is tried."""
 _FUNCTIONS = 6
-_ROOM = 2**61
+_ROOM = 2**57
+"""Ticks of the dearest schedule: sixteen of them fit in 64 bits."""
 
 
 LEFT, DECODES, WORK, ROWS = range(4)
@@ -146,7 +147,7 @@ def _with_floor(
     k = np.arange(int(outputs.max()) + 1)
     s = inputs[:, None] + k[None, :]
     open_ = k[None, :] < outputs[:, None]
-    if int(s.max()) ** 2 * (max(a) + 1) * len(inputs) > _ROOM:
+    if int(open_.sum()) * _dearest_ticks(cost, int(s.max())) > _ROOM:
         raise InputError("times too large for a search in 64-bit integers", field="cost_model", value=cost.name)
     fill = np.where(open_, a.prefill_square * s * s + a.tokens * s + a.n_prefill, 0)
     decode = np.where(open_, a.decode_reads * (s - 1) + a.tokens + a.n_decode, 0)
@@ -166,6 +167,13 @@ def _with_floor(
         np.array([*area_capacities, *absent_capacities], np.int64), np.array(pieces, np.int64),
         starts.astype(np.int64), np.array(limits, np.int64),
     )  # fmt: skip
+
+
+def _dearest_ticks(cost: CostModel, tokens: int) -> int:
+    """At least what a batch with one entry of so many tokens takes, so at most one per token generated is spent."""
+    most = Features(1, 1, 1, 1, 1, tokens, tokens * tokens, tokens, tokens)
+    return sum(max(sum(x * y for x, y in zip(piece, most, strict=True)) for piece in group.pieces)
+               for group in cost.groups)  # fmt: skip
 
 
 def _steps(instance: Instance, s: Ints, blocks: Ints, fill: Ints, decode: Ints, open_: Flags) -> Ints:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from bounds.cli import main
+from bounds.report import console
 from sim.clock import ms_from_ticks
 from sim.instance import load_instance
 from tests.oracle.search import optimum
@@ -32,7 +34,7 @@ def test_a_few_requests_are_solved(tmp_path: Path) -> None:
     lengths = [(2, 5), (4, 3), (2, 4)]
     rows = "".join(f"- {{input_tokens: {i}, output_tokens: {o}}}\n" for i, o in lengths)
     source.write_text(f"kv_capacity_tokens: 8\ntoken_budget: 4096\nrequests:\n{rows}")
-    assert main(["bound", str(source), "--json", str(target), "--quiet", "--time-limit", "60"]) == 0
+    assert main(["bound", str(source), "--json", str(target), "--quiet", "--time-limit", "300"]) == 0
     data = json.loads(target.read_text())
     best = optimum(load_instance(source))
     assert best is not None and data["status"] == "OPTIMAL" and data["lower_bound_source"] == "portfolio"
@@ -73,3 +75,30 @@ def test_online_interval_waits_for_arrivals(tmp_path: Path) -> None:
     data = json.loads(target.read_text())
     assert {b["name"] for b in data["bounds"]} >= {"release", "aggregate"}
     assert data["gap"] < 0.06
+
+
+def test_one_scheduler_finishes_whatever_the_time(tmp_path: Path) -> None:
+    """Prompts of more than 4,096 tokens stall the first."""
+    source, target = tmp_path / "a.yaml", tmp_path / "b.json"
+    source.write_text("kv_capacity_tokens: 9000\ntoken_budget: 4096\nrequests:\n"
+                      "- {count: 70, input_tokens: 5000, output_tokens: 3}\n")  # fmt: skip
+    assert main(["bound", str(source), "--time-limit", "0.001", "--json", str(target), "--quiet"]) == 0
+    data = json.loads(target.read_text())
+    assert data["status"] == "FEASIBLE" and "stalled" in data["schedulers"][0]
+
+
+def test_closed_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output may be closed unless the answer is to go there."""
+    words = ["bound", "paper-7.2-i0032", "--until-gap", "1", "--time-limit", "1", "--quiet", "--json"]
+    for target, code in ((str(tmp_path / "b.json"), 0), ("-", 2)):
+        with monkeypatch.context() as closed:
+            closed.setattr(sys, "stdout", None)
+            assert main([*words, target]) == code
+            sys.stdout.close()
+    assert json.loads((tmp_path / "b.json").read_text())["status"] == "FEASIBLE"
+    assert "standard output is closed" in capsys.readouterr().err
+
+
+def test_whoever_reads_no_further_is_no_error() -> None:
+    with pytest.raises(BrokenPipeError):
+        console().on_broken_pipe()

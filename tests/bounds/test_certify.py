@@ -223,3 +223,16 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text('{"status": "GREAT", "objective": "makespan", "bounds": []}')
     assert main(["certify", str(path), "paper-7.2-i0064"]) == 2
     assert "must be one of OPTIMAL" in capsys.readouterr().err
+
+
+def test_a_trace_is_named_as_when_the_result_was_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "result.json")
+    workload = ["--trace", "azure-conv-200", "--first", "6", "--kv-capacity", "1000", "--drop-infeasible",
+                "--cost-model", "linear/llama3-70b-4xa100"]  # fmt: skip
+    assert main(["bound", *workload, "--until-gap", "1", "--json", path, "--quiet"]) == 0
+    assert main(["certify", path, *workload, "--time-limit", "0.2"]) == 0
+    assert main(["check", path, *workload]) == 0
+    capsys.readouterr()
+    assert main(["certify", path, *workload, "--kv-capacity", "900", "--time-limit", "0.2"]) == 1
+    assert main(["check", path, *workload[:-1], "linear/llama2-7b-a100"]) == 1
+    assert "refuted" in capsys.readouterr().out

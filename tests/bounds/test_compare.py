@@ -1,11 +1,17 @@
 """The compare command, end to end and in-process."""
 
 import json
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bounds.cli import main
+from bounds.lower import QUICK
+from sim.engine import Simulation, simulate
+from sim.instance import Instance
 
 SCHEDULERS = "vllm,vllm_pf,sarathi"
 
@@ -86,3 +92,19 @@ def test_lines_of_bounds_fit_the_screen(capsys: pytest.CaptureFixture[str]) -> N
 def test_list_names_the_shipped_traces(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "traces"]) == 0
     assert "azure-conv-200" in capsys.readouterr().out.splitlines()
+
+
+def test_an_interrupt_while_simulating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known by then is written, and nothing long is begun."""
+
+    def interrupted(instance: Instance, name: str, **options: Any) -> Simulation:
+        if name == "vllm_pf":
+            os.kill(os.getpid(), signal.SIGINT)
+        return simulate(instance, name, **options)
+
+    monkeypatch.setattr("sim.engine.simulate", interrupted)
+    target = tmp_path / "result.json"
+    assert main(["compare", "het8-00", "--quiet", "--json", str(target)]) == 130
+    data = json.loads(target.read_text())
+    assert data["status"] == "FEASIBLE" and [row["name"] for row in data["schedulers"]] == ["vllm", "vllm_pf"]
+    assert {bound["name"] for bound in data["bounds"]} == {*QUICK} - {"sequences"} and data["runtime_s"] < 5

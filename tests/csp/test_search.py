@@ -153,3 +153,13 @@ def test_what_it_does_not_describe_is_refused() -> None:
         solve(late, solver="search")
     with pytest.raises(InputError, match="swapping"):
         solve(Instance((Request(2, 2),), 4), solver="search", rules=Rules(swap=SwapLink(1, 1)))
+
+
+def test_long_prompts_fit_64_bits() -> None:
+    """A few requests of a trace: ten minutes of batches at most; a million times that does not fit."""
+    instance = Instance((Request(1313, 142), Request(388, 84), *(Request(880, 120),) * 6), 1500)
+    cost = load_cost_model(NAMES[0])
+    assert build_space(instance, cost, PAPER_RULES).exact
+    groups = tuple(OperatorGroup(g.name, tuple(tuple(x * 10**6 for x in p) for p in g.pieces)) for g in cost.groups)
+    with pytest.raises(InputError, match="64-bit"):
+        build_space(instance, CostModel("slow", cost.kind, 1, groups), PAPER_RULES)

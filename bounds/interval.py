@@ -223,11 +223,12 @@ def _simulate(search: Search, schedulers: Sequence[str]) -> list[Simulation]:
 
 
 def _bound_slowly(search: Search, share: float, names: Sequence[str]) -> None:
-    """The bounds that take long, within a share of the time left."""
+    """The bounds that take long, within a share of the time left; but there is always one in the end."""
     left = search.remaining_s
     until = None if left is None else time.monotonic() + share * left
     for name in names:
-        if name in QUICK or search.done or (until is not None and time.monotonic() >= until):
+        over = search.done or (until is not None and time.monotonic() >= until)
+        if name in QUICK or search.stop.is_set() or (over and search.bounds):
             continue
         limit = None if until is None else max(0.01, until - time.monotonic())
         for bound in iter_bounds(search.instance, search.cost, objective=search.objective, only=[name],

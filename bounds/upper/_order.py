@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bounds.upper._service import batch_ticks
+from bounds.upper._batch_times import batch_ticks
 from csp.search._jit import compiled
 
 Ints = npt.NDArray[np.int64]

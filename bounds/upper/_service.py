@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bounds.upper._batch_times import batch_ticks
+from bounds.upper._queue import pop, push
 from csp.search._jit import compiled
 
 Ints = npt.NDArray[np.int64]
@@ -83,50 +85,13 @@ class Log(NamedTuple):
 
 
 @compiled
-def batch_ticks(pieces: Reals, f: Reals) -> float:
-    """Time of a batch; pieces by group, those that are missing 0."""
-    total = 0.0
-    for group in range(pieces.shape[0]):
-        most = 0.0
-        for piece in range(pieces.shape[1]):
-            here = 0.0
-            for x in range(pieces.shape[2]):
-                here += pieces[group, piece, x] * f[x]
-            most = max(most, here)
-        total += most
-    return total
-
-
-@compiled
-def push(heap: Ints, size: int, i: int, rank: Reals) -> None:
-    """Add to a heap of ``size`` requests."""
-    at = size
-    while at > 0 and rank[heap[(at - 1) // 2]] > rank[i]:
-        heap[at] = heap[(at - 1) // 2]
-        at = (at - 1) // 2
-    heap[at] = i
-
-
-@compiled
-def pop(heap: Ints, size: int, rank: Reals) -> int:
-    """Take the least out of a heap of ``size`` requests."""
-    first, last = heap[0], heap[size - 1]
-    at, size = 0, size - 1
-    while 2 * at + 1 < size:
-        child = 2 * at + 1
-        if child + 1 < size and rank[heap[child + 1]] < rank[heap[child]]:
-            child += 1
-        if rank[heap[child]] >= rank[last]:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = last
-    return int(first)
-
-
-@compiled
 def fits(run: Running, running: int, now: int, i: int, o: int, limits: Limits, peaks: int) -> bool:
-    """Whether memory lasts if a request of which i tokens are to fill and o to generate is filled in batch ``now``."""
+    """Whether memory lasts if a request of which i tokens are to fill and o to generate is filled in batch ``now``.
+
+    Of the last block of each request nothing is counted on, but anyone fits alone.
+    """
+    if running == 0:
+        return True
     end, base, slack = run.end, run.base, limits.block_size - 1
     alive, bases, last, sum_of_peaks = 0, 0, now + o - 1, i + o - 1
     checked = False
@@ -141,7 +106,7 @@ def fits(run: Running, running: int, now: int, i: int, o: int, limits: Limits, p
         t = min(end[r], last)
         if bases + alive * (t + slack) + i + t - now + slack > limits.kv:
             return False
-    return running == 0 or sum_of_peaks <= peaks
+    return sum_of_peaks <= peaks
 
 
 @compiled

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bounds.upper.staggered import coarse, plan
-from bounds.upper.tuned import cost_pieces
 from sim.clock import TICKS_PER_NS
 from sim.cost.model import CostModel, Features
 from sim.instance import Instance, Request
@@ -65,6 +64,7 @@ def reordered(
     Prompts that are there at once may not fit in memory.
     """
     from bounds.upper import _order as kernel
+    from bounds.upper._batch_times import cost_pieces
 
     row, items = _row(instance, runs)
     pieces = cost_pieces(cost)

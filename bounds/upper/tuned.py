@@ -20,7 +20,7 @@ from csp.relaxations.load import load_of
 from csp.relaxations.patterns import charges
 from csp.relaxations.volumes import Floats, weights_to_try
 from sim.clock import TICKS_PER_NS
-from sim.cost.model import CostModel, Features
+from sim.cost.model import CostModel
 from sim.instance import Instance
 from sim.schedule import Schedule
 
@@ -78,18 +78,11 @@ def _climbed(
     return at, value
 
 
-def cost_pieces(cost: CostModel) -> Floats:
-    """Coefficients (groups, pieces, features), filled up with pieces of 0, which are never the largest."""
-    table = np.zeros((len(cost.groups), max(len(g.pieces) for g in cost.groups), len(Features._fields)))
-    for rows, group in zip(table, cost.groups, strict=True):
-        rows[: len(group.pieces)] = group.pieces
-    return table
-
-
 class _Service:
     """The workload as arrays, and what some settings make of it."""
 
     def __init__(self, instance: Instance, cost: CostModel) -> None:
+        from bounds.upper._batch_times import cost_pieces
         from bounds.upper._service import Limits, Log, Requests
 
         self.instance = instance

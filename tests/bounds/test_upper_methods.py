@@ -79,6 +79,14 @@ def test_first_tokens_come_earlier_in_another_order() -> None:
     assert ttft.value(replay(instance, schedule, cost=LINEAR), LINEAR) * len(requests) < 0.99 * ends
 
 
+@pytest.mark.parametrize("objective", ["mean_completion", "mean_ttft"])
+def test_there_is_a_bound_however_little_time_there_is(objective: str) -> None:
+    requests = tuple(Request(40 + i, 1 + i % 90, i * 10**8) for i in range(300))
+    found = find_interval(Instance(requests, 2_000, 4096), ["vllm"], objective=objective, time_limit_s=0.01)
+    assert found.result.lower_bound_ticks
+    assert found.result.objective_ticks is not None
+
+
 def test_slow_schedulers_are_given_up() -> None:
     instance = Instance((Request(3, 40),) * 20, 100, 100)
     calls = iter([False] * 5)

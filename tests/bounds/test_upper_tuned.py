@@ -60,3 +60,10 @@ def test_tuned_rules_gain_on_rules_fixed_beforehand() -> None:
 def test_prompts_longer_than_a_batch_are_left_to_others() -> None:
     instance = Instance((Request(30, 2),), 100, 20)
     assert not list(tuned.schedules(instance, LINEAR, "mean_completion", lambda: False, math.inf))
+
+
+def test_a_request_as_large_as_the_memory_is_served() -> None:
+    instance = Instance((Request(90, 7), Request(3, 3), Request(80, 17)), 96, 96, block_size=16)
+    found = list(tuned.schedules(instance, LINEAR, "mean_completion", lambda: False, math.inf))
+    assert all(replay(instance, schedule, cost=LINEAR).completed_ticks for schedule, _ in found)
+    assert found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -114,6 +116,9 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
 @contextlib.contextmanager
 def progress_line(*, quiet: bool, unit: str = "ms") -> Iterator[Callable[[Ticks | None, Ticks | None], None]]:
     """Show incumbent, lower bound, gap and time: a live line on a terminal, plain lines otherwise."""
+    if not quiet and _first_use():
+        print("servebound: first use here: parts are compiled when they are needed, which takes a minute or so in all "
+              "and may exceed a time limit", file=sys.stderr, flush=True)  # fmt: skip
     if quiet:
         yield lambda incumbent, lower: None
     elif sys.stderr.isatty():
@@ -130,6 +135,15 @@ def progress_line(*, quiet: bool, unit: str = "ms") -> Iterator[Callable[[Ticks 
             yield lines.note
         finally:
             lines.close()
+
+
+def _first_use() -> bool:
+    """Whether nothing has been compiled yet, where that can be seen: in the folder numba keeps by the sources."""
+    import csp.search
+
+    folder = Path(csp.search.__path__[0])
+    seen = os.access(folder, os.W_OK) and "NUMBA_CACHE_DIR" not in os.environ
+    return seen and not any((folder / "__pycache__").glob("*.nbi"))
 
 
 class _PlainLines:

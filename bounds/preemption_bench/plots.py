@@ -62,6 +62,12 @@ def _policies(table: pd.DataFrame) -> list[str]:
     return [p for p in _ORDER if p in there] + sorted(there - set(_ORDER))
 
 
+def _legend_below(ax: Axes) -> None:
+    """A legend half an inch below the axes, under their label whatever their height."""
+    height_inches = ax.get_window_extent().height / ax.figure.dpi
+    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.5 / height_inches), ncols=2, frameon=False)
+
+
 def plot_urgent_ttft(summary: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """01: p95 TTFT of urgent requests by workload and policy, with 95 % intervals and the certified floor."""
     workloads, policies = list(dict.fromkeys(summary["workload"])), _policies(summary)
@@ -108,7 +114,8 @@ def plot_overhead(summary: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(bottom=0)
     ax.grid(axis="y", color="#DDDDDD")
     ax.set_axisbelow(True)
-    ax.legend(fontsize=8, frameon=False)
+    if bars:
+        ax.legend(fontsize=8, frameon=False)
     ax.set_title("What an interruption costs", loc="left", fontsize=10)
     return ax
 
@@ -128,7 +135,7 @@ def plot_slo(fairness_summary: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.invert_yaxis()
     ax.set_xlim(0, 1)
     ax.set_xlabel("share of the class's requests")
-    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.1), ncols=2, frameon=False)
+    _legend_below(ax)
     ax.set_title("Limits met, by class", loc="left", fontsize=10)
     return ax
 
@@ -284,6 +291,6 @@ def plot_optimum(optimum: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(len(policies)), policies)
     ax.invert_yaxis()
     ax.grid(axis="x", color="#DDDDDD")
-    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.14), ncols=2, frameon=False)
+    _legend_below(ax)
     ax.set_title("Distance from what is possible, shortened workloads", loc="left", fontsize=10)
     return ax

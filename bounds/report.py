@@ -133,7 +133,7 @@ def stalled_lines(comparison: Comparison) -> list[str]:
 
 
 def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
-    """One line per lower bound with the numbers that make it; numbers that all share stand at the end."""
+    """One line per lower bound, with seconds spent and the numbers that make it; those that all share at the end."""
     width = max((len(bound.name) for bound in bounds), default=0)
     inputs = [_plain(bound) for bound in bounds]
     holders = Counter(k for numbers in inputs for k in numbers)
@@ -142,7 +142,8 @@ def bound_lines(bounds: tuple[Bound, ...]) -> list[str]:
     lines = []
     for bound, numbers in sorted(zip(bounds, inputs, strict=True), key=lambda pair: -pair[0].value_ms):
         own = _words({k: v for k, v in numbers.items() if k not in shared})
-        lines.append(f"  {bound.name:<{width}}  {bound.value_ms:>14,.6f} ms   {own}".rstrip())
+        value = f"{bound.value_ms:>14,.6f} ms  {bound.runtime_s:>5.1f} s"
+        lines.append(f"  {bound.name:<{width}}  {value}   {own}".rstrip())
     if shared:
         first = f"  {'from':<{width}}  "
         # No-break spaces keep a name and its number on one line.

@@ -104,18 +104,24 @@ def shift(row: Row, p: int, q: int, begins: int, follows: int) -> None:
 
 
 @compiled
-def apart(row: Row, low: int, high: int, items: Items) -> bool:
-    """Whether no two items of the batches from position ``low`` to ``high`` are of the same request."""
+def apart(row: Row, low: int, high: int, items: Items, only: int) -> bool:
+    """Whether no two items of the batches from position ``low`` to ``high`` are of the same request.
+
+    Only those of the request of item ``only`` are looked at, unless it is below 0.
+    """
     n = len(row.item)
+    if only >= 0 and items.weight[only] == 1.0 and items.reads[only] == 0.0:
+        return True
     while low > 0 and row.begins[low] == 0:
         low -= 1
     while high + 1 < n and row.begins[high + 1] == 0:
         high += 1
     for a in range(low, high + 1):
-        if items.weight[row.item[a]] == 1.0 and items.reads[row.item[a]] == 0.0:
+        i = row.item[a]
+        if (only >= 0 and i != only) or (items.weight[i] == 1.0 and items.reads[i] == 0.0):
             continue
         for b in range(low, high + 1):
-            if a != b and items.request[row.item[a]] == items.request[row.item[b]]:
+            if a != b and items.request[i] == items.request[row.item[b]]:
                 return False
     return True
 
@@ -134,7 +140,8 @@ def improve(
         q = max(0, min(n - 1, p + int(random.integers(-reach, reach + 1))))
         low, high = max(0, min(p, q) - 1), min(n - 1, max(p, q) + 1)
         item[low : high + 1], begins[low : high + 1] = row.item[low : high + 1], row.begins[low : high + 1]
-        if not apart(row, low, high, items):
+        moved = row.item[p] if p != q else -1
+        if not apart(row, low, high, items, moved):
             continue
         if p == q:
             row.begins[p] = 1 - row.begins[p] if p else 1
@@ -148,7 +155,7 @@ def improve(
         for at in range(start, upto):
             was = item[at] if low <= at <= high else row.item[at]
             lost -= items.weight[was] * row.end[at]
-        if lost < heat * -np.log(1.0 - random.random()) and apart(row, low, high, items):
+        if lost < heat * -np.log(1.0 - random.random()) and apart(row, low, high, items, moved):
             if upto < n and ends[upto - 1] != row.end[upto - 1]:
                 full, upto = timed(row, start, high, n, items, pieces, most_tokens, most, ends)
                 lost = full

@@ -9,6 +9,7 @@ from csp.conclude import check_claim
 from csp.program import OutOfTime
 from csp.solvers import Control, Problem, load_backend
 from sim.cost.model import CostModel
+from sim.errors import InputError
 from sim.instance import Instance
 from sim.replay import Replay, RuleError, State, finish
 from sim.schedule import Schedule
@@ -87,7 +88,7 @@ def solve_between(
     problem = Problem(instance, cost, incumbent=present, incumbent_value=value, cutoff=value, boundary=boundary)
     try:
         answer = load_backend("cpsat").run(problem, control)
-    except OutOfTime:
+    except (OutOfTime, InputError):  # or times too large for its integers
         return present, False
     if answer.schedule is None:
         return present, answer.status == "INFEASIBLE"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _WIDEST, _MOST_CUTS = 64, 24
 """Batches of a window; numbers of KVs tried in addition to the present ones."""
+MOST_BATCHES = 500_000
+"""Up to which it is tried."""
 _ASKED_EVERY = 64
 """Requests after which it is asked whether time is over."""
 
@@ -28,11 +30,13 @@ class Spread:
     """A schedule with the pieces of the cost of each batch."""
 
     def __init__(self, start: Replay, cost: CostModel) -> None:
-        self.instance = start.instance
-        self.events, self.size = read(start), len(start.schedule)
+        self.instance, self.size = start.instance, len(start.schedule)
+        self.applies = self.instance.offline and self.size <= MOST_BATCHES
+        if not self.applies:
+            return
+        self.events = read(start)
         pairs = zip(self.instance.requests, self.events, strict=True)
         self.free = [i for i, (request, events) in enumerate(pairs) if _spreadable(request, events)]
-        self.applies = self.instance.offline and len(self.free) > 0
         self.batches, self.rates = _batches(start, cost), _rates(start, cost)
 
     def round(self, number: int, random: np.random.Generator, until: Callable[[], bool]) -> None:

@@ -30,10 +30,10 @@ def without_other_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "_rounds", lambda *_: iter(()))
 
 
-def crowded(cost: CostModel, scheduler: str, requests: int = 12) -> Replay:
-    lengths = np.random.default_rng(4).integers(2, [30, 20], size=(requests, 2))
+def crowded(cost: CostModel, scheduler: str, block: int = 1) -> Replay:
+    lengths = np.random.default_rng(4).integers(2, [30, 20], size=(12, 2))
     chosen = tuple(Request(int(i), int(o)) for i, o in lengths)
-    return simulate(Instance(chosen, 100, 4096), scheduler, cost=cost).replay
+    return simulate(Instance(chosen, 100, 4096, 8, block), scheduler, cost=cost).replay
 
 
 @pytest.mark.parametrize("requests", [Request(2, 4), Request(16, 4)])
@@ -50,8 +50,8 @@ def test_a_window_of_everything_is_the_optimum(requests: Request) -> None:
 @COSTS
 @pytest.mark.parametrize("scheduler", ["vllm", "sarathi:token_budget=17"])
 def test_parts_are_what_the_schedule_does(cost: CostModel, scheduler: str) -> None:
-    """Each part takes the time its batches take in the schedule, preempted and chunked requests too."""
-    start = crowded(cost, scheduler)
+    """Each part takes the time its batches take in the schedule, preempted and chunked requests too; in blocks."""
+    start = crowded(cost, scheduler, 3)
     exact = Exact(start, cost, Tally())
     records = start.records
     seen = 0

@@ -136,7 +136,7 @@ def test_the_best_of_everything(cost: CostModel) -> None:
     """Random parts of random schedules with evictions, holding, chunks, blocks and caps."""
     rng = np.random.default_rng(3)
     better = chunked = 0
-    for _ in range(40):
+    for _ in range(30):
         instance, schedule = random_schedule(rng, chunks=bool(rng.random() < 0.4))
         low = int(rng.integers(0, len(schedule)))
         present, boundary = between(instance, schedule, low, min(len(schedule), low + int(rng.integers(2, 6))), cost)
@@ -145,7 +145,7 @@ def test_the_best_of_everything(cost: CostModel) -> None:
         assert found.makespan_ticks == optimum(present.instance, cost, boundary) <= present.makespan_ticks
         better += found.makespan_ticks < present.makespan_ticks
         chunked += any(boundary.levels)
-    assert better >= 8 and chunked >= 8
+    assert better >= 6 and chunked >= 6
 
 
 @pytest.mark.parametrize(("name", "optimum_ms"), [("paper-7.2-i0001", 40.918), ("paper-7.2-i0032", 60.181)])

@@ -55,6 +55,8 @@ class Rules(NamedTuple):
         So many that do not fit are passed over.
     fill_tokens
         Filled in one batch, if more than one request.
+    apart
+        1 for batches that fill only.
     evict
         Evicted are those that have more than so many times as much left to do; 0 for none.
     """
@@ -65,6 +67,7 @@ class Rules(NamedTuple):
     peaks: int
     passed: int
     fill_tokens: int
+    apart: int
     evict: float
 
 
@@ -195,7 +198,7 @@ def serve(
                 i = pop(heap, waiting, rank)
                 waiting -= 1
                 a, o = inputs[i] + done[i], outputs[i] - done[i]
-                alone = new == 0 and tokens + a > limits.tokens
+                alone = new == 0 and decoding > 0 and (rules.apart > 0 or tokens + a > limits.tokens)
                 if new and (new + a > rules.fill_tokens or tokens + a > limits.tokens):
                     more = more or fits(run, running, batch, a, o, limits, rules.peaks)
                     aside[put_aside] = i

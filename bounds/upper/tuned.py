@@ -3,8 +3,8 @@
 Requests are ranked by a weighted sum of the work of their fill and of their decode steps, the memory they take while
 they decode, and their number of batches: the volume of `csp.relaxations.volumes` with free weights. Weights and rules
 (how often batches fill, how many requests run, whether the largest are evicted) are changed at random, in logarithms,
-and what is better is kept, with steps that grow after a success and shrink otherwise; from the same start again and
-again until nothing is gained. A trial takes about as long as reading the workload.
+and what is better is kept, with steps that grow after a success and shrink otherwise; from two starts and the best
+found, in turn, until nothing is gained. A trial takes about as long as reading the workload.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 
@@ -26,15 +27,15 @@ from sim.schedule import Schedule
 
 OBJECTIVES = ("mean_completion",)
 _WEIGHTS = 4
-_SPACING, _HURRY, _MOST, _PEAKS, _PASSED, _FILL, _EVICT = range(_WEIGHTS, _WEIGHTS + 7)
-_STEP = np.array([0.3, 0.3, 0.5, 1.0, 0.7, 1.0, 0.4, 0.3, 0.5, 0.5, 0.6])
-"""First standard deviations, of logarithms (of `_HURRY`: of what is yes above 0)."""
+_SPACING, _HURRY, _MOST, _PEAKS, _PASSED, _FILL, _APART, _EVICT = range(_WEIGHTS, _WEIGHTS + 8)
+_STEP = np.array([0.3, 0.3, 0.5, 1.0, 0.7, 1.0, 0.4, 0.3, 0.5, 0.5, 1.0, 0.6])
+"""First standard deviations, of logarithms (of `_HURRY` and `_APART`: of what is yes above 0)."""
 _NO_EVICTION = 4.0
 _SHARE_CHANGED = 0.3
 _GROW, _SHRINK, _LEAST = 1.3, 0.97, 0.05
 _IN_VAIN = 100
 """Trials in a row after which to start anew."""
-_STARTS_IN_VAIN, _WORTH = 6, 1e-4
+_STARTS_IN_VAIN, _WORTH = 9, 1e-4
 """Starts in a row that gain less than this share, after which to stop."""
 
 
@@ -50,22 +51,24 @@ def schedules(
         return
     service = _Service(instance, cost)
     random = np.random.default_rng(0)
-    best, in_vain, number = math.inf, 0, 0
-    while in_vain < _STARTS_IN_VAIN and not until():
-        settings, value = _climbed(service, random, number % 2 == 1, until)
-        number += 1
+    starts = [service.start(evicting=False), service.start(evicting=True)]
+    best, in_vain = math.inf, 0
+    for number in count():
+        if in_vain == _STARTS_IN_VAIN or until():
+            return
+        settings, value = _climbed(service, random, starts[number % len(starts)], until)
         in_vain = 0 if value < (1 - _WORTH) * best else in_vain + 1
         if value < best:
             best = value
+            starts[2:] = [settings]
             yield service.schedule(settings), "tuned service"
 
 
 def _climbed(
-    service: _Service, random: np.random.Generator, evicting: bool, until: Callable[[], bool]
+    service: _Service, random: np.random.Generator, start: Floats, until: Callable[[], bool]
 ) -> tuple[Floats, float]:
     """Settings at a local optimum and the sum of completions less arrivals in ticks."""
-    at = service.start(evicting)
-    value = service.value(at, math.inf)
+    at, value = start, service.value(start, math.inf)
     step, in_vain = 1.0, 0
     while in_vain < _IN_VAIN and not until():
         changed = random.random(len(at)) < _SHARE_CHANGED
@@ -108,7 +111,7 @@ class _Service:
         """Ranked by volume, fills gathered, memory filled to the brim, where asked for the largest evicted."""
         at = np.zeros(len(_STEP))
         at[_WEIGHTS - 1] = -8.0
-        at[_SPACING], at[_HURRY], at[_PEAKS] = math.log(4), 0.5, 0.2
+        at[_SPACING], at[_HURRY], at[_PEAKS], at[_APART] = math.log(4), 0.5, 0.2, -0.5
         at[_MOST], at[_FILL] = math.log(200), math.log(self.limits.tokens)
         at[_EVICT] = 3.0 if evicting else 5.0
         return at
@@ -124,7 +127,7 @@ class _Service:
         x = np.exp(np.minimum(at, 40.0))
         rules = Rules(
             max(1, round(x[_SPACING])), int(at[_HURRY] > 0), max(1, round(x[_MOST])),
-            int(x[_PEAKS] * self.limits.kv), max(0, round(x[_PASSED]) - 1), int(x[_FILL]),
+            int(x[_PEAKS] * self.limits.kv), max(0, round(x[_PASSED]) - 1), int(x[_FILL]), int(at[_APART] > 0),
             float(x[_EVICT]) if at[_EVICT] < _NO_EVICTION else 0.0,
         )  # fmt: skip
         found: tuple[float, int, int, int, int] = serve(

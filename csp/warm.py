@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sim.cost.model import CostModel
 from sim.engine import simulate
-from sim.errors import InputError
+from sim.errors import InputError, StoppedError
 from sim.instance import Instance
 from sim.registry import names
 from sim.replay import Replay, RuleError, Rules, replay
@@ -31,9 +31,11 @@ def heuristic_schedules(
         if stopped():
             return
         try:
-            run = simulate(instance, name, cost=cost)
+            run = simulate(instance, name, cost=cost, until=stopped)
             if not run.stalled and not run.infeasible:
                 yield name, replay(instance, run.replay.schedule, rules=rules, cost=cost)
+        except StoppedError:
+            return
         except (RuleError, InputError):  # breaks these rules, or does not take this suffix
             continue
 

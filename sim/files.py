@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any, NoReturn
@@ -57,8 +58,10 @@ _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _s
 def parse_text(text: str, source: str) -> Any:
     """Parse YAML or JSON text, refusing duplicate keys, NaN and syntax errors in one line."""
     try:
-        if Path(source).suffix == ".json":
-            return json.loads(text, object_pairs_hook=unique_pairs, parse_constant=_no_constant)
+        named = Path(source).suffix == ".json"
+        if named or text.lstrip()[:1] == "{":  # YAML takes minutes for a long schedule
+            with contextlib.nullcontext() if named else contextlib.suppress(json.JSONDecodeError):
+                return json.loads(text, object_pairs_hook=unique_pairs, parse_constant=_no_constant)
         return yaml.load(text, Loader=_StrictLoader)
     except InputError as error:
         raise InputError(error.rule, source=source, field=error.field) from None

@@ -14,7 +14,7 @@ import pytest
 from bounds.lower.circulation import bound as circulation_bound
 from bounds.lower.levels import bound
 from csp.relaxations.aggregate import Relaxation
-from csp.relaxations.certificate import Potentials, dominated, prove, recheck
+from csp.relaxations.certificate import Potentials, _lowered, _reachable, dominated, prove, recheck
 from csp.relaxations.coarsen import coarsen
 from csp.relaxations.combinatorial import additive_weights
 from csp.relaxations.levels import Levels, solve_levels
@@ -79,8 +79,8 @@ def test_numbers_of_residents_prove_more(inputs: int, outputs: int, capacity: in
     assert found.value_ticks > proven[0]
 
 
-def brute_force_gain(levels: Levels, duals: npt.NDArray[np.float64]) -> float:
-    """The most a pattern gains, by listing all of them."""
+def brute_force_gain(levels: Levels, duals: npt.NDArray[np.float64], *, idle: bool = False) -> float:
+    """The most a pattern gains, by listing all of them; or all that process nothing."""
     items, psi, profit = levels.items, levels.psi(duals), levels.profits(duals)
     charge, most = levels.charge, levels.residents
     best = -math.inf
@@ -91,6 +91,8 @@ def brute_force_gain(levels: Levels, duals: npt.NDArray[np.float64]) -> float:
             rows = [r for r in range(len(items)) for _ in range(used[r])]
             fills = any(items.action[r] == FILL for r in rows)
             decodes = any(items.action[r] == DECODE for r in rows)
+            if idle and (fills or decodes):
+                return
             stays = [r for r in rows if items.after[r] and not (levels.apart and items.completes[r])]
             left = sum(int(items.after[r]) for r in stays)
             fixed = charge.batch * (fills or decodes) + fills * charge.prefill_batch + decodes * charge.decode_batch
@@ -149,6 +151,30 @@ def test_inflated_potentials_prove_no_more() -> None:
     moved = levels.potentials(duals)
     first = moved.absent[0]
     assert prove(load, charge, replace(moved, absent=((first[0] * 2, *first[1:]),))) < honest
+
+
+@pytest.mark.parametrize("lengths", [((1, 3, 4),), ((1, 2, 3),), ((1, 2, 2), (2, 2, 1))])
+@pytest.mark.parametrize("residents", [0, 1, 2, 5])
+def test_whatever_the_potentials_the_proof_counts_every_pattern(
+    lengths: tuple[tuple[int, int, int], ...], residents: int
+) -> None:  # fmt: skip
+    """Lowered potentials gain nothing where nothing is processed, and the bound pays for the most that is gained."""
+    load = Load(lengths, 5, 1, 9, None)
+    charge = charges(load, LINEAR, additive_weights(load, LINEAR))
+    levels = Levels(load, charge, residents=residents)
+    random = np.random.default_rng(residents)
+    for scale in (0.01, 0.1, 1.0, 5.0) * 2:
+        duals = np.where(np.arange(levels.rows) < levels.first_level_row, 5.0, scale) * random.random(levels.rows)
+        given = levels.potentials(duals)
+        proven = prove(load, charge, given)
+        level = np.array(given.level)
+        lowered = _lowered(load, given, level, _reachable(levels.items, level.shape))
+        for (kind, k), row in levels.resident.items():
+            duals[row] = lowered[kind][k - 1] / TICKS_PER_MS
+        assert brute_force_gain(levels, duals, idle=True) <= 1e-9
+        gain = max(0.0, brute_force_gain(levels, duals)) * TICKS_PER_MS
+        claimed = sum(n * given.absent[kind][0] for kind, (_, _, n) in enumerate(load.lengths))
+        assert float(proven) == pytest.approx(claimed / (1 + gain / charge.least), rel=1e-7)
 
 
 @pytest.mark.parametrize("damage", ["lengths", "kind", "potentials", "weights", "levels"])

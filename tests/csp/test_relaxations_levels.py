@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -153,18 +154,23 @@ def test_inflated_potentials_prove_no_more() -> None:
     assert prove(load, charge, replace(moved, absent=((first[0] * 2, *first[1:]),))) < honest
 
 
-@pytest.mark.parametrize("lengths", [((1, 3, 4),), ((1, 2, 3),), ((1, 2, 2), (2, 2, 1))])
+@pytest.mark.parametrize(("lengths", "block"), [
+    (((1, 3, 4),), 1), (((1, 2, 3),), 1), (((1, 2, 2), (2, 2, 1)), 1), (((60, 3, 2),), 64),
+])  # fmt: skip
 @pytest.mark.parametrize("residents", [0, 1, 2, 5])
 def test_whatever_the_potentials_the_proof_counts_every_pattern(
-    lengths: tuple[tuple[int, int, int], ...], residents: int
-) -> None:  # fmt: skip
-    """Lowered potentials gain nothing where nothing is processed, and the bound pays for the most that is gained."""
-    load = Load(lengths, 5, 1, 9, None)
+    lengths: tuple[tuple[int, int, int], ...], block: int, residents: int
+) -> None:
+    """Lowered potentials gain nothing where nothing is processed, and the bound pays for the most that is gained.
+
+    Long prompts have the best patterns fill and decode.
+    """
+    load = Load(lengths, 5, block, 999, None)
     charge = charges(load, LINEAR, additive_weights(load, LINEAR))
     levels = Levels(load, charge, residents=residents)
     random = np.random.default_rng(residents)
-    for scale in (0.01, 0.1, 1.0, 5.0) * 2:
-        duals = np.where(np.arange(levels.rows) < levels.first_level_row, 5.0, scale) * random.random(levels.rows)
+    for potential, scale in product((5.0, 50.0), (0.1, 5.0, 50.0, 200.0)):
+        duals = np.where(np.arange(levels.rows) < levels.first_level_row, potential, scale) * random.random(levels.rows)
         given = levels.potentials(duals)
         proven = prove(load, charge, given)
         level = np.array(given.level)

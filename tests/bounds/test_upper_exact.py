@@ -81,8 +81,23 @@ def test_outside_a_window_nothing_changes(cost: CostModel, scheduler: str) -> No
         for old, new in ((before[:low], after[:low]), (before[high:], after[high - gone :])):
             assert [set(batch.process) for batch in old] == [set(batch.process) for batch in new]
         assert made.makespan_ticks == start.makespan_ticks - exact.tally.gained_ticks <= start.makespan_ticks
+        again = Exact(made, cost, Tally())
+        if not gone:
+            assert exact.first.tolist() == again.first.tolist() and exact.last.tolist() == again.last.tolist()
         gains += exact.tally.gained_ticks > 0
     assert gains >= 1
+
+
+@COSTS
+def test_what_is_filled_before_a_window_is_not_charged_there(cost: CostModel) -> None:
+    """A window that ends a prompt filled in chunks may take less than the whole fill."""
+    start = simulate(Instance((Request(200, 2),), 300), "sarathi:token_budget=64", cost=cost).replay
+    exact = Exact(start, cost, Tally())
+    for low in range(len(start.records) - 1):
+        part = exact._part(low, low + 2)
+        if part is not None:
+            present = replay_between(part.instance, part.present, part.boundary, cost)
+            assert part.least_ticks(cost) <= present.makespan_ticks
 
 
 def test_windows_that_cannot_be_better_are_not_solved() -> None:

@@ -3,7 +3,7 @@
     python tests/benchmarks/certify_random.py [INSTANCES]
 
 Each result is certified as it is (it must not be refuted) and after three kinds of tampering (each must be refused).
-The mutations are those of tests/bounds/test_certify.py. Takes about three minutes of one core.
+The mutations are those of tests/bounds/test_certify.py. Takes about ten minutes of one core.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from bounds.interval import find_interval
 from bounds.lower import QUICK, bound_names, iter_bounds
-from bounds.upper import LATE, METHODS, methods
+from bounds.upper import LATE, METHODS, methods, windows
 from bounds.upper.first_tokens import _Filling
 from bounds.upper.first_tokens import schedules as first_tokens
 from csp.objectives import load_objective
@@ -17,7 +17,7 @@ from sim.clock import TICKS_PER_NS
 from sim.cost.model import load_cost_model
 from sim.engine import simulate
 from sim.errors import StoppedError
-from sim.instance import Instance, Request
+from sim.instance import Instance, Request, load_instance
 from sim.replay import replay
 
 LINEAR = load_cost_model("linear/llama2-7b-a100")
@@ -96,6 +96,14 @@ def test_slow_schedulers_are_given_up() -> None:
         simulate(instance, "lookahead", engine="step", until=lambda: True)
 
 
+@pytest.fixture
+def windows_are_compiled() -> None:
+    """Which takes, on first use, as long as it takes."""
+    small = simulate(load_instance("paper-7.2-i0032"), "vllm_pf").replay
+    assert list(windows.improved(small, LINEAR, "makespan", lambda: False))
+
+
+@pytest.mark.usefixtures("windows_are_compiled")
 def test_time_limit_and_gap_are_kept() -> None:
     rng = np.random.default_rng(5)
     requests = tuple(Request(int(i), int(o)) for i, o in rng.integers(1, [1500, 400], size=(400, 2)))

@@ -95,6 +95,10 @@ def batches_to_first_tokens(instance: Instance, cost: CostModel, rules: Rules, l
     return latest_ticks // least + serial_batches(instance)
 
 
+MOST_BATCHES = 100_000
+"""Of a program, unless as many are needed one request after the other."""
+
+
 def horizon(problem: Problem) -> tuple[int, bool]:
     """J, most batches, and whether some best schedule (or one within the limits) is sure to have no more.
 
@@ -113,5 +117,7 @@ def horizon(problem: Problem) -> tuple[int, bool]:
             counts.append(goal.most_batches(instance, cost, rules, most))
     if not rules.preemption and rules.swap is None:
         counts.append(sum((r.input_tokens if rules.chunking else 1) + r.output_tokens - 1 for r in instance.requests))
-    known = [count for count in counts if count is not None]
-    return (min(known), True) if known else (2 * serial_batches(instance), False)
+    enough = min((count for count in counts if count is not None), default=None)
+    tried = 2 * serial_batches(instance)
+    # An engine that is idle for hours could run a billion batches meanwhile: no program holds them.
+    return (enough, True) if enough is not None and enough <= max(tried, MOST_BATCHES) else (tried, False)

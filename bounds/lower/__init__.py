@@ -26,10 +26,11 @@ counted = lru_cache(maxsize=4)(count)
 
 
 def bound_names(objective: str = "makespan") -> list[str]:
-    """Names of the bounds for an objective, quick ones first."""
+    """Names of the bounds for an objective, quick ones first, then what arrivals say."""
     package = "bounds.lower"
     every = [name for name in names(package) if objective in load(package, name).OBJECTIVES]
-    return sorted(every, key=lambda name: (QUICK.index(name) if name in QUICK else len(QUICK), name))
+    first = (*QUICK, "release")
+    return sorted(every, key=lambda name: (first.index(name) if name in first else len(first), name))
 
 
 def iter_bounds(

@@ -102,3 +102,14 @@ def test_closed_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_whoever_reads_no_further_is_no_error() -> None:
     with pytest.raises(BrokenPipeError):
         console().on_broken_pipe()
+
+
+@pytest.mark.parametrize("apart_s", [0, 1_000_000])
+def test_idle_hours_are_known_at_once(apart_s: int, tmp_path: Path) -> None:
+    """Arrivals count before bounds that solve programs, and a program holds no billion batches."""
+    source, target = tmp_path / "a.yaml", tmp_path / "b.json"
+    rows = "".join(f"- {{input_tokens: 20, output_tokens: 9, arrival_s: {1_000 + apart_s * n}}}\n" for n in range(4))
+    source.write_text(f"kv_capacity_tokens: 60\ntoken_budget: 4096\nrequests:\n{rows}")
+    assert main(["bound", str(source), "--time-limit", "1", "--json", str(target), "--quiet"]) == 0
+    data = json.loads(target.read_text())
+    assert data["lower_bound_ms"] > 1_000_000 and data["gap"] < 1e-3 and data["runtime_s"] < 20

@@ -150,3 +150,13 @@ def test_a_program_without_rows_stops_in_time_too() -> None:
         for j in range(10_000):
             program.variable(0, 1, f"x_{j}")
     assert len(program.names) < 2_000
+
+
+def test_no_program_of_a_billion_batches() -> None:
+    """An engine that is idle for hours could run as many: the program stays small and says so."""
+    from csp.horizon import horizon
+    from csp.solve import prepare
+
+    apart = Instance(tuple(Request(5, 3, n * 10**15) for n in range(3)), 30)
+    assert horizon(prepare(apart)) == (18, False)
+    assert horizon(prepare(apart.replace(requests=(Request(5, 3),) * 3)))[1]

@@ -6,6 +6,8 @@ schedule: what it leaves is the most that any change of scheduler, victim rule o
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -17,7 +19,7 @@ from csp.result import Bound
 from sim.clock import ms_from_ticks
 from sim.cost.model import CostModel, load_cost_model
 from sim.engine import Simulation, simulate
-from sim.errors import InputError
+from sim.errors import InputError, StoppedError
 from sim.instance import SCHEMA_VERSION, Instance
 from sim.metrics import Metrics, measure
 from sim.preemption import __name__ as VICTIMS
@@ -30,6 +32,8 @@ WATERMARKS = ("_watermark", ":watermark=0.01", ":watermark=0.05")
 SWAPPER = "sarathi_cs"
 """Stands in for schedulers that cannot swap."""
 WHAT_IFS = ("kv=2", "bandwidth=2", "compute=2")
+SEARCH_S, _SEARCH_SHARE = 60.0, 0.6
+"""For bounds and good schedules: without a time limit, and as a share of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ class Diagnosis:
     variants: tuple[Variant, ...]
     what_ifs: tuple[WhatIfAnswer, ...]
     swap: Swap | None
+    skipped: tuple[str, ...] = ()
+    """What was not simulated because time was over."""
     runtime_s: float = field(compare=False, default=0.0)
 
     @property
@@ -136,7 +142,8 @@ class Diagnosis:
             "best_schedule_ms": self.best_ms, "best_schedule_by": self.best_by,
             "scheduling_can_save_at_most": self.most_to_save,
             "variants": [v.to_dict() for v in self.variants], "what_ifs": [w.to_dict() for w in self.what_ifs],
-            "swap": None if self.swap is None else self.swap.to_dict(), "runtime_s": self.runtime_s,
+            "swap": None if self.swap is None else self.swap.to_dict(), "skipped": list(self.skipped),
+            "runtime_s": self.runtime_s,
         }  # fmt: skip
 
 
@@ -144,8 +151,9 @@ def diagnose(
     instance: Instance,
     scheduler: str = "vllm-v1-0.33",
     *,
-    time_limit_s: float = 60.0,
+    time_limit_s: float | None = None,
     tell: Callable[[str], None] = lambda text: None,
+    stop: threading.Event | None = None,
 ) -> Diagnosis:
     """Answer all questions for a workload; requests that can never fit are reported and left out.
 
@@ -154,7 +162,8 @@ def diagnose(
     scheduler
         The one in use; victim rules, reservations and limits are varied around it.
     time_limit_s
-        For the search for bounds and good schedules; the simulations come on top.
+        After which, or once ``stop`` is set, no more is simulated; the scheduler itself always is. None: a minute for
+        the search for bounds and good schedules, and as long as it takes for the rest.
     tell
         Called with a line of progress.
 
@@ -176,36 +185,62 @@ def diagnose(
     base = simulate(served, scheduler, cost=cost)
     metrics = measure(base, cost=cost)
     tell("searching for bounds and good schedules")
-    comparison = find_interval(served, [scheduler], time_limit_s=time_limit_s, cost=cost)
+    seconds = SEARCH_S if time_limit_s is None else _SEARCH_SHARE * time_limit_s
+    comparison = find_interval(served, [scheduler], time_limit_s=seconds, cost=cost, stop=stop)
     result = comparison.result
     lower = max(comparison.result.bounds, key=lambda bound: bound.value_ticks)
     best = ms_from_ticks(result.objective_ticks) if result.objective_ticks is not None else base.replay.makespan_ms
-    variants = tuple(_variants(served, scheduler, cost, lower, tell))
+    left_s = math.inf if time_limit_s is None else (1 - _SEARCH_SHARE) * time_limit_s
+    trials = _Trials(time.monotonic() + left_s, stop or threading.Event(), tell)
+    variants = tuple(_variants(served, scheduler, cost, lower, trials))
+    what_ifs = tuple(_what_ifs(served, scheduler, base, trials))
+    swap = _swap(served, scheduler, cost, trials)
     return Diagnosis(
         served, scheduler, left_out, len(base.stalled), metrics, base.replay.makespan_ms, lower, best,
-        result.found_by or scheduler, variants, tuple(_what_ifs(served, scheduler, base, tell)),
-        _swap(served, scheduler, cost, tell), time.monotonic() - began,
+        result.found_by or scheduler, variants, what_ifs, swap, tuple(trials.skipped), time.monotonic() - began,
     )  # fmt: skip
 
 
+@dataclass
+class _Trials:
+    """Simulations while there is time."""
+
+    deadline: float
+    stop: threading.Event
+    tell: Callable[[str], None]
+    skipped: list[str] = field(default_factory=list)
+
+    def over(self) -> bool:
+        """Whether to simulate no more."""
+        return self.stop.is_set() or time.monotonic() >= self.deadline
+
+    def run(self, what: str, instance: Instance, scheduler: str, cost: CostModel) -> Simulation | None:
+        """None, and noted, if time is over before it is done."""
+        if not self.over():
+            self.tell(f"simulating {what}")
+            try:
+                return simulate(instance, scheduler, cost=cost, until=self.over)
+            except StoppedError:
+                pass
+        self.skipped.append(what)
+        return None
+
+
 def _variants(
-    served: Instance, scheduler: str, cost: CostModel, lower: Bound, tell: Callable[[str], None]
-) -> Iterable[Variant]:
+    served: Instance, scheduler: str, cost: CostModel, lower: Bound, trials: _Trials
+) -> Iterable[Variant]:  # fmt: skip
     """Victim rules, reservations and caps on the number of sequences, one change at a time."""
-    changes = {"victim rule": tuple(f"_{word}" for word in names(VICTIMS)), "reservation": RESERVATIONS,
-               "watermark": WATERMARKS}  # fmt: skip
-    for group, words in changes.items():
-        for word in words:
-            name = scheduler + word
-            if _works(name, served):
-                tell(f"simulating {name}")
-                yield _variant(served, name, name, group, cost, lower)
-    requests = len(served.requests)
-    for cap in (8, 16, 32, 64, 128, 256):
-        if cap < min(requests, served.max_num_seqs or requests):
-            tell(f"simulating {scheduler} with max_num_seqs = {cap}")
-            capped = served.replace(max_num_seqs=cap)
-            yield _variant(capped, scheduler, f"max_num_seqs = {cap}", "max_num_seqs", cost, lower)
+    words = {"victim rule": tuple(f"_{word}" for word in names(VICTIMS)), "reservation": RESERVATIONS,
+             "watermark": WATERMARKS}  # fmt: skip
+    changes = [(group, name, name, served) for group, endings in words.items()
+               for name in (scheduler + ending for ending in endings) if _works(name, served)]  # fmt: skip
+    most = min(len(served.requests), served.max_num_seqs or math.inf)
+    changes += [("max_num_seqs", f"max_num_seqs = {cap}", scheduler, served.replace(max_num_seqs=cap))
+                for cap in (8, 16, 32, 64, 128, 256) if cap < most]  # fmt: skip
+    for group, what, name, instance in changes:
+        run = trials.run(what, instance, name, cost)
+        if run is not None:
+            yield _variant(run, what, group, cost, lower)
 
 
 def _works(name: str, instance: Instance) -> bool:
@@ -216,8 +251,7 @@ def _works(name: str, instance: Instance) -> bool:
     return True
 
 
-def _variant(instance: Instance, name: str, what: str, group: str, cost: CostModel, lower: Bound) -> Variant:
-    run = simulate(instance, name, cost=cost)
+def _variant(run: Simulation, what: str, group: str, cost: CostModel, lower: Bound) -> Variant:
     metrics = measure(run, cost=cost)
     if run.stalled:
         return Variant(what, group, None, metrics.summary.preemptions, metrics.recompute_ms, None)
@@ -227,29 +261,28 @@ def _variant(instance: Instance, name: str, what: str, group: str, cost: CostMod
 
 
 def _what_ifs(
-    served: Instance, scheduler: str, base: Simulation, tell: Callable[[str], None]
-) -> Iterable[WhatIfAnswer]:
+    served: Instance, scheduler: str, base: Simulation, trials: _Trials
+) -> Iterable[WhatIfAnswer]:  # fmt: skip
     for text in WHAT_IFS:
-        tell(f"what if {text}")
         instance, cost = parse_what_if(text).apply(served)
-        run = simulate(instance, scheduler, cost=cost)
+        run = trials.run(f"what if {text}", instance, scheduler, cost)
         lower = all_bounds(instance, cost, only=[name for name in QUICK if name != "sequences"])[0]
-        makespan = None if run.stalled else run.replay.makespan_ms
+        makespan = None if run is None or run.stalled else run.replay.makespan_ms
         most = None if base.stalled else max(0.0, 1 - lower.value_ms / base.replay.makespan_ms)
         yield WhatIfAnswer(text, makespan, lower.value_ms, most)
 
 
-def _swap(served: Instance, scheduler: str, cost: CostModel, tell: Callable[[str], None]) -> Swap | None:
+def _swap(served: Instance, scheduler: str, cost: CostModel, trials: _Trials) -> Swap | None:
     """Victims' KVs swapped to host memory instead; None where the link of the hardware is not known."""
     plain = scheduler if _works(f"{scheduler}_swap", served) else SWAPPER
     if not _works(f"{plain}_swap", served):
         return None
-    tell(f"simulating {plain}_swap")
     try:
-        swapping, recomputing = (simulate(served, name, cost=cost) for name in (f"{plain}_swap", plain))
+        swapping = trials.run(f"{plain}_swap", served, f"{plain}_swap", cost)
     except InputError:
         return None
-    if swapping.stalled or recomputing.stalled:
+    recomputing = None if swapping is None else trials.run(plain, served, plain, cost)
+    if swapping is None or recomputing is None or swapping.stalled or recomputing.stalled:
         return None
     return Swap(plain, recomputing.replay.makespan_ms, swapping.replay.makespan_ms,
                 sum(recomputing.replay.preemptions))  # fmt: skip

@@ -21,6 +21,8 @@ def page(d: Diagnosis) -> str:
              f"batches, {d.metrics.summary.preemptions:,} preemptions"]  # fmt: skip
     for question, answers in _answers(d):
         parts += ["", question, *(f"  {answer}" for answer in answers)]
+    if d.skipped:
+        parts += ["", "Not simulated, time was over: " + ", ".join(d.skipped)]
     return "\n".join(parts)
 
 
@@ -84,7 +86,7 @@ def _settings(d: Diagnosis) -> list[str]:
             change = "" if d.stalled else f" ({best.makespan_ms / d.makespan_ms - 1:+.1%})"
             lines.append(f"{group}: {best.what}, {_ms(best.makespan_ms)}{change}, "
                          f"at most {best.above:.1%} above the optimum")  # fmt: skip
-    return lines or ["No variant of this scheduler finishes."]
+    return lines or ["No answer: time was over." if d.skipped else "No variant of this scheduler finishes."]
 
 
 def _hardware(d: Diagnosis) -> list[str]:
@@ -101,6 +103,8 @@ def _hardware(d: Diagnosis) -> list[str]:
 
 def _swapping(d: Diagnosis) -> list[str]:
     if d.swap is None:
+        if d.skipped:
+            return ["No answer: time was over."]
         return ["No answer: the link between GPU and host is not known for this cost model."]
     if not d.swap.preemptions:
         return [f"{d.swap.scheduler} preempts nobody here, so there is nothing to swap."]

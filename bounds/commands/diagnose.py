@@ -12,14 +12,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bounds.cli import EXIT_DONE, EXIT_INTERRUPTED
 from bounds.cli_options import add_common, add_workload, load_workload, write_json
+from bounds.solving import stop_on_interrupt
 from sim.schedulers import parse_name
 
 if TYPE_CHECKING:
     from bounds.diagnose import Diagnosis
 
 DEFAULT_SCHEDULER = "vllm-v1-0.33"
-DEFAULT_TIME_LIMIT_S = 60.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(f"servebound: {text}", file=sys.stderr, flush=True)
 
-    found = diagnose(instance, args.scheduler, time_limit_s=args.time_limit or DEFAULT_TIME_LIMIT_S, tell=tell)
+    with stop_on_interrupt() as stop:
+        found = diagnose(instance, args.scheduler, time_limit_s=args.time_limit, tell=tell, stop=stop)
     if args.json != "-":
         print(page(found))
     if args.plots:
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json != "-":
             print(f"\nfigure: {path}")
     write_json(found.to_dict(), args.json)
-    return 0
+    return EXIT_INTERRUPTED if stop.is_set() else EXIT_DONE
 
 
 def _draw(found: Diagnosis, folder: Path) -> Path:

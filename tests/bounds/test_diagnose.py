@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,23 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert data["lower_bound_ms"] <= data["best_schedule_ms"] <= data["makespan_ms"]
     assert (tmp_path / "het8-00-diagnosis.png").stat().st_size > 10_000
     assert main(["diagnose", "het8-00", "--scheduler", "vlm"]) == 2
+
+
+def test_time_limit_and_stop_leave_out_simulations(loaded: Instance) -> None:
+    """What was not simulated is named; what is certified stands."""
+    whole = diagnose(loaded, "sarathi_cs", time_limit_s=5)
+    stop = threading.Event()
+
+    def tell(text: str) -> None:
+        if text.endswith("_nrf"):
+            stop.set()
+
+    for d in (diagnose(loaded, "sarathi_cs", time_limit_s=1e-6),
+              diagnose(loaded, "sarathi_cs", time_limit_s=5, tell=tell, stop=stop)):  # fmt: skip
+        assert not whole.skipped and d.skipped
+        assert len(d.variants) + len(d.skipped) == len(whole.variants) + len(whole.what_ifs) + 1
+        assert d.swap is None and all(w.makespan_ms is None and w.lower_bound_ms > 0 for w in d.what_ifs)
+        assert d.lower_bound.value_ms <= d.best_ms <= d.makespan_ms
+        assert d.to_dict()["skipped"] == list(d.skipped)
+        assert f"Not simulated, time was over: {d.skipped[0]}" in page(d)
+    assert d.variants

@@ -16,6 +16,7 @@ from bounds.upper._exact import Tally
 from csp.objectives import load_objective
 from csp.result import Bound, Result, Status
 from csp.solve import solve
+from csp.solvers import StopWhen
 from sim.cost.model import CostModel, load_cost_model
 from sim.engine import Simulation, simulate
 from sim.errors import InputError, StoppedError
@@ -278,24 +279,13 @@ def _has_empty_batches(simulation: Simulation) -> bool:
     return any(not record.entries for record in simulation.replay.records)
 
 
-class _Done(threading.Event):
-    """Set once a search is done."""
-
-    def __init__(self, search: Search) -> None:
-        super().__init__()
-        self.search = search
-
-    def is_set(self) -> bool:
-        return self.search.done
-
-
 def _solve(search: Search, seed: int) -> None:
     """The exact solver, for what is left of the time, from the best schedule known."""
     limit = DEFAULT_IMPROVING_S if search.remaining_s is None else search.remaining_s
     try:
         found = solve(
             search.instance, objective=search.objective, solver=SOLVER, time_limit_s=limit, cost=search.cost,
-            seed=seed, warm_start=search.best, stop=_Done(search), progress=search.watch,
+            seed=seed, warm_start=search.best, stop=StopWhen(lambda: search.done), progress=search.watch,
         )  # fmt: skip
     except InputError:  # prefilled requests, shared prefixes
         return

@@ -13,7 +13,7 @@ from csp.objectives import Objective, load_objective
 from csp.program import OutOfTime
 from csp.relaxations import combinatorial_bounds
 from csp.result import Bound, Result, Status
-from csp.solvers import Answer, Backend, Control, Problem, load_backend
+from csp.solvers import Answer, Backend, Control, Problem, StopWhen, load_backend
 from csp.warm import best_heuristic
 from sim.cost.model import CostModel, load_cost_model
 from sim.errors import InputError
@@ -99,7 +99,7 @@ def solve(
             at_most,
             _early(stop, None if time_limit_s is None else began + time_limit_s / 2),
         )
-        control = Control(deadline, workers, seed, _Stop(stop), _monotone(progress, problem))
+        control = Control(deadline, workers, seed, StopWhen(stop.is_set), _monotone(progress, problem))
         answer = _impossible(problem) or _improve(backend, problem, control)
         result = conclude(problem, answer, bounds, found_by, solver, workers, seed, began)
         stages.append(result)
@@ -203,8 +203,8 @@ def _settled(problem: Problem) -> Answer | None:
 def _ask(backend: Backend, problem: Problem, control: Control) -> Answer:
     """Run the backend; a question is answered by the first schedule that is good enough, or by a bound above."""
     stop, report = control.stop, control.report
-    assert isinstance(stop, _Stop)
-    stop.inner.clear()
+    assert isinstance(stop, StopWhen)
+    stop.clear()
     ended = threading.Event()
 
     def watch(incumbent: Ticks | None, lower: Ticks | None) -> None:
@@ -213,7 +213,7 @@ def _ask(backend: Backend, problem: Problem, control: Control) -> Answer:
         report(incumbent, lower)
         good = incumbent is not None and problem.cutoff is not None and incumbent <= problem.cutoff
         if problem.question and good:
-            stop.inner.set()
+            stop.set()
 
     try:
         return backend.run(problem, replace(control, report=watch))
@@ -222,20 +222,6 @@ def _ask(backend: Backend, problem: Problem, control: Control) -> Answer:
         return Answer("UNKNOWN", None, None, None, False, reason, "(not finished)")
     finally:
         ended.set()
-
-
-class _Stop(threading.Event):
-    """Set by the caller's event or from inside."""
-
-    def __init__(self, outer: threading.Event) -> None:
-        super().__init__()
-        self.outer, self.inner = outer, threading.Event()
-
-    def is_set(self) -> bool:
-        return self.outer.is_set() or self.inner.is_set()
-
-    def set(self) -> None:
-        self.outer.set()
 
 
 def _warm_start(

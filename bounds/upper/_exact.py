@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import numpy as np
 from bounds.upper._events import Events, read, write
 from bounds.upper._part import Part, part_of, standing, trail_of
 from csp.boundary import Standing, replay_between, solve_between
-from csp.solvers import Control
+from csp.solvers import Control, StopWhen
 from sim.clock import ms_from_ticks
 from sim.cost.model import CostModel
 from sim.replay import DECODE, Replay, replay
@@ -90,17 +89,6 @@ def improved_exactly(
             tally.variables = min(_MOST, _GROWS * tally.variables)
 
 
-class _Until(threading.Event):
-    """Set once a function says so."""
-
-    def __init__(self, until: Callable[[], bool]) -> None:
-        super().__init__()
-        self.until = until
-
-    def is_set(self) -> bool:
-        return self.until()
-
-
 class Exact:
     """A schedule whose windows are solved one after the other."""
 
@@ -140,7 +128,7 @@ class Exact:
             self.tally.settled += 1
             self.proven[part.low] = part.high
             return
-        control = Control(time.monotonic() + _LIMIT_S, 1, int(random.integers(2**31)), _Until(until))
+        control = Control(time.monotonic() + _LIMIT_S, 1, int(random.integers(2**31)), StopWhen(until))
         found, proven = solve_between(part.instance, present, part.boundary, self.cost, control)
         gain = present.makespan_ticks - found.makespan_ticks
         self.tally.solved += 1

@@ -44,21 +44,18 @@ class Pricing:
         self.profit = levels.profits(duals)
         self.psi = levels.psi(duals)
 
-    def _pick(self, actions: str) -> Ints:
-        """Items with some actions; completing ones not where they are set apart."""
+    def _pick(self, actions: str) -> tuple[Ints, tuple[Ints, Ints, Floats]]:
+        """Items with some actions, and their blocks before and after and profits; not completing ones set apart."""
         items = self.items
         chosen = np.isin(items.action, [_ACTIONS[a] for a in actions])
-        return np.flatnonzero(chosen & ~items.completes if self.levels.apart else chosen)
-
-    def _given(self, actions: str) -> tuple[Ints, Ints, Floats]:
-        q = self._pick(actions)
-        return self.items.before[q], self.items.after[q], self.profit[q]
+        q = np.flatnonzero(chosen & ~items.completes if self.levels.apart else chosen)
+        return q, (items.before[q], items.after[q], self.profit[q])
 
     def _closed(self, start: Floats, actions: str) -> Floats:
         from csp.relaxations._knapsack import close
 
         table = start.copy()
-        close(table, *self._given(actions))
+        close(table, *self._pick(actions)[1])
         return table
 
     def run(self) -> tuple[float, list[Counts]]:
@@ -82,7 +79,8 @@ class Pricing:
                     self._candidates(found, flags, table, decoding, filling)
         worst = max((c.gain for c in found), default=0.0)
         found = sorted(found, key=lambda c: -c.gain)[:_MOST_COLUMNS]
-        return worst, [self._counts(tables[c.flags], c) for c in found]
+        picked = {flags: self._pick(_IDLE + flags) for flags in tables}
+        return worst, [self._counts(tables[c.flags], *picked[c.flags], c) for c in found]
 
     def _completions(self) -> Iterator[tuple[int, int]]:
         """How many requests complete by decoding and by filling (their blocks are free afterwards), where set apart."""
@@ -123,11 +121,12 @@ class Pricing:
             cell = (*divmod(int(before[x]), side), *divmod(int(after[x]), width))
             found.append(_Candidate(float(value[x]), flags, cell, decoding, filling))
 
-    def _counts(self, table: Floats, candidate: _Candidate) -> Counts:
+    def _counts(
+        self, table: Floats, chosen: Ints, given: tuple[Ints, Ints, Floats], candidate: _Candidate
+    ) -> Counts:  # fmt: skip
         from csp.relaxations._knapsack import trace
 
-        chosen = self._pick(_IDLE + candidate.flags)
-        used = trace(table, *self._given(_IDLE + candidate.flags), *candidate.cell)
+        used = trace(table, *given, *candidate.cell)
         counts = {int(q): int(n) for q, n in zip(chosen, used, strict=True) if n}
         for number, action in ((candidate.decoding, DECODE), (candidate.filling, FILL)):
             if number:

@@ -89,6 +89,18 @@ class Problem:
         return formulate(self, control or Control())
 
 
+class StopWhen(threading.Event):
+    """Set once a condition holds, for what is told to stop by an event; never waited for."""
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        super().__init__()
+        self.condition = condition
+
+    def is_set(self) -> bool:
+        """Whether the condition holds, or it was set."""
+        return super().is_set() or self.condition()
+
+
 @dataclass(slots=True)
 class Control:
     """How long and how hard to try, and whom to tell.
